@@ -1,0 +1,3 @@
+//! The `doorbell` program.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! ConnectX NICs (mlx5).
+
+pub mod abi;
