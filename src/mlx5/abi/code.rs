@@ -44,11 +44,9 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number, if there is one.
-            #[allow(non_upper_case_globals)]
             pub const fn from_code(code: $repr) -> Option<$name> {
-                $(const $variant: $repr = $name::$variant as $repr;)*
                 match code {
-                    $($variant => Some($name::$variant),)*
+                    $(code if code == $name::$variant as $repr => Some($name::$variant),)*
                     _ => None,
                 }
             }
@@ -78,7 +76,7 @@ macro_rules! codes {
     (
         $(#[$meta:meta])*
         pub enum $name:ident: $repr:ident, else $other:ident {
-            $($(#[$variant_meta:meta])* $variant:ident = $value:expr, $symbol:literal;)*
+            $($(#[$variant_meta:meta])* $variant:ident = $value:literal, $symbol:literal;)*
         }
     ) => {
         $(#[$meta])*
@@ -94,11 +92,9 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number.
-            #[allow(non_upper_case_globals)]
             pub const fn from_code(code: $repr) -> $name {
-                $(const $variant: $repr = $value;)*
                 match code {
-                    $($variant => $name::$variant,)*
+                    $($value => $name::$variant,)*
                     other => $name::$other(other),
                 }
             }

@@ -82,7 +82,7 @@ pub struct OpcodeOwner {
     #[bits(2)]
     pub format: CompletionFormat,
     /// The number of a [`CompletionOpcode`].
-    #[bits(4)]
+    #[bits(4, access = RO)]
     pub opcode: u8,
 }
 
@@ -95,6 +95,13 @@ impl OpcodeOwner {
     #[inline(always)]
     pub const fn is_new(self, owner: bool) -> bool {
         self.owner() == owner && self.opcode() != CompletionOpcode::Invalid as u8
+    }
+
+    /// The same, reporting `kind`.
+    #[inline(always)]
+    pub const fn with_kind(self, kind: CompletionOpcode) -> Self {
+        let below = self.0 % (1 << Self::OPCODE_OFFSET);
+        OpcodeOwner(below | (kind as u8) << Self::OPCODE_OFFSET)
     }
 
     /// What the completion reports.

@@ -11,10 +11,15 @@
 //! | [`driver`] | what the mlx5 driver adds to those commands | the host's |
 //!
 //! Every type is plain bytes: [`zerocopy`] turns bytes into it and it into bytes with no unsafe
-//! code, any bytes are a value, and no constructor or accessor of a segment, completion or doorbell
-//! can panic. A field whose bytes may hold something that no specification names is a number with
-//! a fallible conversion beside it. Sizes, offsets and alignments are checked when this crate
-//! compiles; `tests/abi_golden.rs` checks them again against the C headers they come from.
+//! code, and any bytes are a value. A field whose bytes may hold something that no specification
+//! names is a number with a fallible conversion beside it, or an enum with a variant for the rest.
+//!
+//! The constructors and accessors cannot panic. The `with_` and `set_` methods of bit fields can,
+//! for a value that needs more bits than its field has; where a number from elsewhere goes into
+//! such a field of a work entry or a doorbell, its type ([`U24`], an enum) rules that out.
+//!
+//! Sizes, offsets and alignments are checked when this crate compiles, and `tests/abi_golden.rs`
+//! checks them, and what the types encode, against the C headers that they come from.
 
 #[macro_use]
 mod code;

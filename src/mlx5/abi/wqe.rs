@@ -400,7 +400,7 @@ impl DataSegment {
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct InlineHeader {
     /// The number of bytes that follow.
-    #[bits(31)]
+    #[bits(31, access = RO)]
     pub length: u32,
     /// Says that data follows, and not an address (`MLX5_INLINE_SEG`).
     pub inline: bool,
@@ -415,7 +415,7 @@ impl InlineHeader {
     /// The header of `length` bytes. 16 bits are enough for whatever fits an entry.
     #[inline(always)]
     pub const fn of(length: u16) -> Self {
-        InlineHeader::new().with_inline(true).with_length(length as u32)
+        InlineHeader(U32::new(Self::FLAG | length as u32))
     }
 }
 
