@@ -134,7 +134,8 @@ impl RemoteSlice {
     /// The slice that a peer sent as [`to_bytes`](Self::to_bytes). Any bytes are a slice: the peer's
     /// own NIC checks what is done with it.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, l4, l5, l6, l7, k0, k1, k2, k3] = bytes;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, l4, l5, l6, l7, k0, k1, k2, k3] =
+            bytes;
         RemoteSlice {
             address: u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
             len: u64::from_be_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),

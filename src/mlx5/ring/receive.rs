@@ -90,7 +90,9 @@ impl ReceiveRing {
                 let segment = DataSegment::new(piece.address(), piece.lkey(), piece.len());
                 // SAFETY: S1, Q1: there is room, so the entry is ours; it has as many segments as a
                 // receive may have pieces.
-                unsafe { self.parts.segments.add(first + written).as_ref().write(segment.to_words()) };
+                unsafe {
+                    self.parts.segments.add(first + written).as_ref().write(segment.to_words())
+                };
                 written += 1;
             }
         }
