@@ -9,9 +9,10 @@ use super::ring::table::Table;
 use crate::endpoint::{LinkLayer, Mtu};
 use crate::error::Error;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Weak;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
+use doorbell_hal::Errno;
 use doorbell_hal::memory::DmaMemory;
 use doorbell_hal::mmio::RegisterPage;
 use doorbell_hal::sync::{AtomicU32, Mutex, Ordering};
@@ -123,20 +124,63 @@ impl<V: Uverbs> UarPage<V> {
     }
 }
 
-/// A send register of a page, on loan to one queue pair.
-pub(super) struct SendRegister {
-    /// The page's place among those of its kind; `None` for the uncached page.
+/// A send register of a page, on loan to one queue pair until it is dropped or lost.
+pub(super) struct SendRegister<V: Uverbs> {
+    context: Arc<Context<V>>,
+    place: Place,
+    returns: bool,
+}
+
+/// Where a send register is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The page's place among the write-combining ones; `None` for the uncached page.
     page: Option<usize>,
     /// Which of the page's registers.
     register: usize,
     /// What the kernel calls the page.
-    pub(super) page_id: u32,
+    page_id: u32,
+}
+
+impl<V: Uverbs> SendRegister<V> {
+    /// What the kernel calls the register's page.
+    pub(super) fn page_id(&self) -> u32 {
+        self.place.page_id
+    }
+
+    /// The register, to be stored to.
+    pub(super) fn open(&self) -> Result<RegisterOf<V>, Error> {
+        let context = &self.context;
+        let offset = uar::SEND_OFFSET + self.place.register * uar::SEND_REGISTER_BYTES;
+        let open =
+            |page: &UarPage<V>| page.register(&context.verbs, offset, uar::SEND_REGISTER_BYTES);
+        match self.place.page {
+            None => open(&context.uncached),
+            Some(place) => match context.combining.lock().pages.get(place) {
+                Some(page) => open(page),
+                None => Err(Error::Mismatched { what: "a register and its page" }),
+            },
+        }
+    }
+
+    /// Never lends the register again: a queue pair that the kernel would not destroy has it.
+    pub(super) fn lose(mut self) {
+        self.returns = false;
+    }
+}
+
+impl<V: Uverbs> Drop for SendRegister<V> {
+    fn drop(&mut self) {
+        if self.returns && self.place.page.is_some() {
+            self.context.combining.lock().free.push(self.place);
+        }
+    }
 }
 
 /// The write-combining pages, and which of their registers are free.
 struct Combining<V: Uverbs> {
     pages: Vec<UarPage<V>>,
-    free: Vec<SendRegister>,
+    free: Vec<Place>,
 }
 
 /// User indexes, the smallest first.
@@ -148,31 +192,59 @@ struct Indexes {
 /// The doorbell records of a NIC's queues, each in a cache line of its own.
 struct Records<M> {
     pages: Vec<M>,
-    free: Vec<Record>,
+    free: Vec<Words>,
 }
 
 /// Bytes between two records, so that no two threads write to one cache line.
 const RECORD_STRIDE: usize = 64;
 
-/// A doorbell record, on loan to one queue.
-pub(super) struct Record(NonNull<[AtomicU32; 2]>);
+/// The two words of a doorbell record.
+#[derive(Clone, Copy)]
+struct Words(NonNull<[AtomicU32; 2]>);
 
 // SAFETY: Q1: a record is two atomics in memory of the context, which outlives its objects.
-unsafe impl Send for Record {}
+unsafe impl Send for Words {}
 // SAFETY: Q1: as for `Send`.
-unsafe impl Sync for Record {}
+unsafe impl Sync for Words {}
 
-impl Record {
+impl Words {
+    /// The first and the second word.
+    fn each(self) -> [NonNull<AtomicU32>; 2] {
+        let first = self.0.cast::<AtomicU32>();
+        // SAFETY: Q1: the record has two words.
+        [first, unsafe { first.add(1) }]
+    }
+}
+
+/// A doorbell record, zeroed, on loan to one queue until it is dropped or lost.
+pub(super) struct Record<V: Uverbs> {
+    context: Arc<Context<V>>,
+    words: Words,
+    returns: bool,
+}
+
+impl<V: Uverbs> Record<V> {
     /// The record's address, for the kernel.
     pub(super) fn address(&self) -> u64 {
-        self.0.as_ptr() as u64
+        self.words.0.as_ptr() as u64
     }
 
     /// The record's first and second word.
     pub(super) fn words(&self) -> [NonNull<AtomicU32>; 2] {
-        let first = self.0.cast::<AtomicU32>();
-        // SAFETY: Q1: the record has two words.
-        [first, unsafe { first.add(1) }]
+        self.words.each()
+    }
+
+    /// Never lends the record again: a queue that the kernel would not destroy has it.
+    pub(super) fn lose(mut self) {
+        self.returns = false;
+    }
+}
+
+impl<V: Uverbs> Drop for Record<V> {
+    fn drop(&mut self) {
+        if self.returns {
+            self.context.records.lock().free.push(self.words);
+        }
     }
 }
 
@@ -220,32 +292,24 @@ impl<V: Uverbs> Context<V> {
         self.kept.lock().push(memory);
     }
 
-    pub(super) fn take_record(&self) -> Result<Record, Error> {
+    pub(super) fn take_record(self: &Arc<Self>) -> Result<Record<V>, Error> {
         let mut records = self.records.lock();
         if records.free.is_empty() {
             let page = self.allocate(self.verbs.page_size())?;
             for at in (0..page.len()).step_by(RECORD_STRIDE).rev() {
                 // SAFETY: M1: `at` is inside the page, and a multiple of the stride.
-                records.free.push(Record(unsafe { page.as_ptr().add(at) }.cast()));
+                records.free.push(Words(unsafe { page.as_ptr().add(at) }.cast()));
             }
             records.pages.push(page);
         }
-        let record = records.free.pop().ok_or(Error::OutOfRange {
-            what: "the page size",
-            given: 0,
-            least: RECORD_STRIDE as u64,
-            most: u64::MAX,
-        })?;
-        for word in record.words() {
+        // A page has room for records, so there is one.
+        let none = || self.refused("the allocation of memory")(Errno::ENOMEM);
+        let words = records.free.pop().ok_or_else(none)?;
+        for word in words.each() {
             // SAFETY: Q1: the record's words are in memory of this context.
             unsafe { word.as_ref() }.store(0, Ordering::Relaxed);
         }
-        Ok(record)
-    }
-
-    /// Takes back the record of an object that the kernel has destroyed.
-    pub(super) fn return_record(&self, record: Record) {
-        self.records.lock().free.push(record);
+        Ok(Record { context: self.clone(), words, returns: true })
     }
 
     /// A user index that nothing has.
@@ -274,47 +338,26 @@ impl<V: Uverbs> Context<V> {
     }
 
     /// The uncached send register. Queue pairs share it: a doorbell is one store of 8 bytes.
-    pub(super) fn uncached_register(&self) -> SendRegister {
-        SendRegister { page: None, register: 0, page_id: self.uncached.id }
+    pub(super) fn uncached_register(self: &Arc<Self>) -> SendRegister<V> {
+        let place = Place { page: None, register: 0, page_id: self.uncached.id };
+        SendRegister { context: self.clone(), place, returns: true }
     }
 
     /// A write-combining send register of one's own.
-    pub(super) fn take_combining_register(&self) -> Result<SendRegister, Error> {
+    pub(super) fn take_combining_register(self: &Arc<Self>) -> Result<SendRegister<V>, Error> {
         let mut combining = self.combining.lock();
         if combining.free.is_empty() {
             let page = UarPage::make(&self.verbs, UarAllocType::BlueFlame)?;
             let (place, page_id) = (combining.pages.len(), page.id);
             for register in (0..uar::SEND_REGISTERS).rev() {
-                combining.free.push(SendRegister { page: Some(place), register, page_id });
+                combining.free.push(Place { page: Some(place), register, page_id });
             }
             combining.pages.push(page);
         }
         // A page has registers, so there is one.
-        combining.free.pop().ok_or_else(|| Error::TooFewRegisters {
-            device: self.verbs.device_name().into(),
-            bytes: 0,
-            page: uar::BYTES as u64,
-        })
-    }
-
-    /// Takes back the register of a queue pair that is gone.
-    pub(super) fn return_register(&self, register: SendRegister) {
-        if register.page.is_some() {
-            self.combining.lock().free.push(register);
-        }
-    }
-
-    /// The register on loan, to be stored to.
-    pub(super) fn open_register(&self, loan: &SendRegister) -> Result<RegisterOf<V>, Error> {
-        let offset = uar::SEND_OFFSET + loan.register * uar::SEND_REGISTER_BYTES;
-        let open = |page: &UarPage<V>| page.register(&self.verbs, offset, uar::SEND_REGISTER_BYTES);
-        match loan.page {
-            None => open(&self.uncached),
-            Some(place) => match self.combining.lock().pages.get(place) {
-                Some(page) => open(page),
-                None => Err(Error::Mismatched { what: "a register and its page" }),
-            },
-        }
+        let none = || self.refused("UAR_OBJ_ALLOC")(Errno::ENOSPC);
+        let place = combining.free.pop().ok_or_else(none)?;
+        Ok(SendRegister { context: self.clone(), place, returns: true })
     }
 
     /// A number for a completion queue's events, which `counter` will count.

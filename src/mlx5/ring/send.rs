@@ -71,7 +71,7 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         SendRing { parts, posted: 0, freed: 0, rung: 0, last: 0, doorbell: 0, half: 0, caching }
     }
 
-    /// How many slots are free. A request of one piece, or of up to 28 inline bytes, takes one.
+    /// How many slots are free.
     #[inline]
     pub fn room(&mut self) -> u32 {
         // SAFETY: Q1: it outlives the ring.
