@@ -199,7 +199,7 @@ layout!(CreateCq: size 32, align 8, {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct CreateCqResp {
     /// Its handle.
     pub cq_handle: u32,
@@ -207,7 +207,7 @@ pub struct CreateCqResp {
     pub cqe: u32,
 }
 
-layout!(CreateCqResp: size 8, align 4, { cq_handle: 0, cqe: 4 });
+layout!(CreateCqResp: size 8, align 8, { cq_handle: 0, cqe: 4 });
 
 /// Makes a completion queue (`struct ib_uverbs_ex_create_cq`).
 #[derive(
@@ -250,7 +250,7 @@ pub struct ExCreateCqResp {
     pub response_length: u32,
 }
 
-layout!(ExCreateCqResp: size 16, align 4, { base: 0, comp_mask: 8, response_length: 12 });
+layout!(ExCreateCqResp: size 16, align 8, { base: 0, comp_mask: 8, response_length: 12 });
 
 /// Destroys a completion queue (`struct ib_uverbs_destroy_cq`).
 #[derive(
