@@ -88,6 +88,7 @@ pub struct OpcodeOwner {
 
 impl OpcodeOwner {
     /// What software fills a fresh ring with. The opcode makes it no completion in either pass.
+    /// (Zeroes would be one in the first.)
     pub const FRESH: OpcodeOwner = OpcodeOwner::from_bits(0xf1);
 
     /// Whether the NIC has written the completion in the pass where it writes `owner`. `owner` is
