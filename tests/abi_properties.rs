@@ -77,10 +77,7 @@ proptest! {
     fn any_flags_byte_is_its_fields(byte: u8) {
         // Bits 0 and 4 belong to no field.
         let flags = ControlFlags::from_bits(byte);
-        let again = ControlFlags::new()
-            .with_solicited(flags.solicited())
-            .with_completion(flags.completion())
-            .with_fence(flags.fence());
+        let again = ControlFlags::of(flags.completion(), flags.solicited(), flags.fence());
         prop_assert_eq!(again.into_bits(), byte & 0b1110_1110);
     }
 
@@ -109,10 +106,7 @@ proptest! {
     #[test]
     fn an_arm_word_keeps_its_fields_apart(consumer: u32, solicited: bool, events: u32) {
         let consumer = U24::truncate(consumer);
-        let word = ArmWord::new()
-            .with_consumer(consumer)
-            .with_solicited_only(solicited)
-            .with_sequence(ArmSequence::of(events));
+        let word = ArmWord::of(consumer, solicited, ArmSequence::of(events));
         let word = ArmWord::from_memory(word.to_memory());
         prop_assert_eq!(word.consumer(), consumer);
         prop_assert_eq!(word.solicited_only(), solicited);

@@ -58,14 +58,14 @@ fn check(case: &Case) {
         "qp_record" => both_ways(
             case,
             db::QueuePairRecord {
-                receive: db::CounterWord::new().with_counter(case.get("receive")),
-                send: db::CounterWord::new().with_counter(case.get("send")),
+                receive: db::CounterWord::of(case.get("receive")),
+                send: db::CounterWord::of(case.get("send")),
             },
         ),
         "cq_record" => both_ways(
             case,
             db::CompletionQueueRecord {
-                consumer: db::ConsumerWord::new().with_index(u24(case, "consumer")),
+                consumer: db::ConsumerWord::of(u24(case, "consumer")),
                 arm: arm(case),
             },
         ),
@@ -332,17 +332,12 @@ fn error_completion(case: &Case) {
 }
 
 fn arm(case: &Case) -> db::ArmWord {
-    db::ArmWord::new()
-        .with_consumer(u24(case, "ci"))
-        .with_solicited_only(case.flag("solicited"))
-        .with_sequence(db::ArmSequence::of(case.get("sn")))
+    db::ArmWord::of(u24(case, "ci"), case.flag("solicited"), db::ArmSequence::of(case.get("sn")))
 }
 
 fn arm_doorbell(case: &Case) {
-    let doorbell = db::ArmDoorbell {
-        arm: arm(case),
-        cqn: db::CompletionQueueWord::new().with_number(u24(case, "cqn")),
-    };
+    let doorbell =
+        db::ArmDoorbell { arm: arm(case), cqn: db::CompletionQueueWord::of(u24(case, "cqn")) };
     both_ways(case, doorbell);
     assert_eq!(doorbell.to_memory().as_bytes(), case.bytes);
     assert_eq!(db::ArmDoorbell::from_memory(doorbell.to_memory()), doorbell);

@@ -44,6 +44,7 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number, if there is one.
+            #[inline]
             pub const fn from_code(code: $repr) -> Option<$name> {
                 match code {
                     $(code if code == $name::$variant as $repr => Some($name::$variant),)*
@@ -52,6 +53,7 @@ macro_rules! codes {
             }
 
             /// The variant's number.
+            #[inline]
             pub const fn code(self) -> $repr {
                 self as $repr
             }
@@ -60,6 +62,7 @@ macro_rules! codes {
         impl TryFrom<$repr> for $name {
             type Error = $crate::mlx5::abi::Unknown;
 
+            #[inline]
             fn try_from(code: $repr) -> Result<Self, $crate::mlx5::abi::Unknown> {
                 Self::from_code(code)
                     .ok_or($crate::mlx5::abi::Unknown { what: $what, value: code.into() })
@@ -67,6 +70,7 @@ macro_rules! codes {
         }
 
         impl From<$name> for $repr {
+            #[inline]
             fn from(value: $name) -> $repr {
                 value.code()
             }
@@ -92,6 +96,7 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number.
+            #[inline]
             pub const fn from_code(code: $repr) -> $name {
                 match code {
                     $($value => $name::$variant,)*
@@ -100,6 +105,7 @@ macro_rules! codes {
             }
 
             /// The variant's number.
+            #[inline]
             pub const fn code(self) -> $repr {
                 match self {
                     $($name::$variant => $value,)*
@@ -109,12 +115,14 @@ macro_rules! codes {
         }
 
         impl From<$repr> for $name {
+            #[inline]
             fn from(code: $repr) -> $name {
                 $name::from_code(code)
             }
         }
 
         impl From<$name> for $repr {
+            #[inline]
             fn from(value: $name) -> $repr {
                 value.code()
             }
