@@ -24,8 +24,8 @@ pub unsafe trait Uverbs: Send + Sync + 'static {
     type Memory: DmaMemory + 'static;
     /// A mapped page of the device's registers.
     type Page: RegisterPage + 'static;
-    /// A file that the kernel reports events through.
-    type EventFile: EventFile + 'static;
+    /// The pair of files that the kernel reports events through.
+    type EventFiles: EventFiles + 'static;
 
     /// The name of the RDMA device, such as `mlx5_0`.
     fn device_name(&self) -> &str;
@@ -48,25 +48,36 @@ pub unsafe trait Uverbs: Send + Sync + 'static {
     /// not inherit them.
     fn allocate(&self, len: usize) -> Result<Self::Memory, Errno>;
 
-    /// Takes the event file whose descriptor a command answered with.
+    /// Takes the event files whose descriptors commands answered with: one for completion events
+    /// (a completion channel), one for asynchronous events.
     ///
     /// # Safety
     ///
-    /// `descriptor` came out of a successful [`ioctl`](Self::ioctl) on this file, and is taken once
-    /// (SAFETY.md, K3).
-    unsafe fn event_file(&self, descriptor: i32) -> Result<Self::EventFile, Errno>;
+    /// Both descriptors came out of successful [`ioctl`](Self::ioctl)s on this file, and are taken
+    /// once, whatever the result (SAFETY.md, K3).
+    unsafe fn event_files(
+        &self,
+        completion: i32,
+        asynchronous: i32,
+    ) -> Result<Self::EventFiles, Errno>;
 
     /// The size of a page in bytes, a power of two.
     fn page_size(&self) -> usize;
+
+    /// A random number that a peer cannot guess, for a connection's first packet sequence number.
+    fn random(&self) -> Result<u32, Errno>;
 }
 
-/// A file that the kernel writes event records to.
-pub trait EventFile: Send + Sync {
-    /// Reads whole records into `buffer` and says how many bytes were read. Never waits:
-    /// [`Errno::EAGAIN`] says that there is nothing.
-    fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
+/// A pair of files that the kernel writes event records to.
+pub trait EventFiles: Send + Sync {
+    /// Reads whole records of completion events into `buffer` and says how many bytes were read.
+    /// Never waits: [`Errno::EAGAIN`] says that there is none.
+    fn read_completion(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
 
-    /// Waits until one of `files` can be read, or `timeout` has passed. Says which can be; all
-    /// false after a timeout or a signal.
-    fn wait(files: [&Self; 2], timeout: Duration) -> Result<[bool; 2], Errno>;
+    /// Reads one record of an asynchronous event into `buffer` and says how many bytes were read.
+    /// Never waits: [`Errno::EAGAIN`] says that there is none.
+    fn read_asynchronous(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
+
+    /// Waits until either file has a record, `timeout` has passed, or a signal came.
+    fn wait(&self, timeout: Duration) -> Result<(), Errno>;
 }
