@@ -1,1 +1,15 @@
-//! Virtual RDMA NICs.
+//! Virtual RDMA NICs: what doorbell's drivers, and others', are tested on.
+//!
+//! One engine lies under every family of NICs:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`memory`] | host memory as a device sees it, memory keys, and copies made as DMA makes them |
+//! | [`rc`] | the reliable-connected transport: packets, PSNs, acknowledgements, retries |
+//! | [`fabric`] | what carries packets between ports: loopback, and layers that lose and log them |
+//!
+//! A family adds its rings, its objects and its firmware.
+
+pub mod fabric;
+pub mod memory;
+pub mod rc;

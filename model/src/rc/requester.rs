@@ -1,0 +1,1 @@
+//! The sending half of a connection: work requests to packets, answers to completions.
