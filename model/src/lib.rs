@@ -8,8 +8,17 @@
 //! | [`rc`] | the reliable-connected transport: packets, PSNs, acknowledgements, retries |
 //! | [`fabric`] | what carries packets between ports: loopback, and layers that lose and log them |
 //!
-//! A family adds its rings, its objects and its firmware.
+//! A family adds its rings, its objects and its firmware:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`connectx`] | the virtual ConnectX: rings, registers, queue pairs, completion queues, events |
+//! | [`kernel`] | the verbs file of a virtual ConnectX, answered in this process: [`VirtualConnectx`] |
 
+pub mod connectx;
 pub mod fabric;
+pub mod kernel;
 pub mod memory;
 pub mod rc;
+
+pub use kernel::VirtualConnectx;

@@ -6,102 +6,13 @@ use doorbell::mlx5::abi::wqe::{
     AtomicSegment, CompletionMode, ControlSegment, DataSegment, FenceMode, InlineHeader,
     MAX_SEGMENTS, Opcode, RemoteAddressSegment, SEGMENT_BYTES, SLOT_SEGMENTS,
 };
+use crate::memory::{Buffer, Entry, List};
+use crate::rc::{Data, Operation, Remote};
 use std::fmt;
 use zerocopy::FromBytes;
 
-/// Bytes of memory that a key names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The first byte, as the key's region numbers them.
-    pub address: u64,
-    /// The key.
-    pub lkey: u32,
-    /// The number of bytes, from 1 to 2^31.
-    pub length: u32,
-}
-
-/// Data to gather.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// From memory.
-    Memory(Piece),
-    /// From the entry itself.
-    Inline(Vec<u8>),
-}
-
-impl Source {
-    /// The number of bytes.
-    pub fn length(&self) -> u64 {
-        match self {
-            Source::Memory(piece) => piece.length.into(),
-            Source::Inline(bytes) => bytes.len() as u64,
-        }
-    }
-}
-
-/// The peer's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// The first byte, as the peer's region numbers them.
-    pub address: u64,
-    /// The peer's key.
-    pub rkey: u32,
-}
-
-/// What a send ring's entry asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Nothing.
-    Nop,
-    /// A send.
-    Send {
-        /// What to send.
-        data: Vec<Source>,
-        /// 32 bits for the receiver, in the order that they cross the wire in.
-        immediate: Option<u32>,
-        /// A key of the receiver to invalidate.
-        invalidate: Option<u32>,
-    },
-    /// A write.
-    Write {
-        /// Where to.
-        remote: Remote,
-        /// What to write.
-        data: Vec<Source>,
-        /// 32 bits for a receive of the peer.
-        immediate: Option<u32>,
-    },
-    /// A read.
-    Read {
-        /// Where from.
-        remote: Remote,
-        /// Where to.
-        into: Vec<Piece>,
-    },
-    /// Compare-and-swap of 8 bytes.
-    CompareSwap {
-        /// Where.
-        remote: Remote,
-        /// What it must hold.
-        compare: u64,
-        /// What it then holds.
-        swap: u64,
-        /// Where what it held goes to.
-        into: Vec<Piece>,
-    },
-    /// Fetch-and-add of 8 bytes.
-    FetchAdd {
-        /// Where.
-        remote: Remote,
-        /// What to add.
-        add: u64,
-        /// Where what it held goes to.
-        into: Vec<Piece>,
-    },
-}
-
 /// An entry of a send ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct SendEntry {
     /// The number of the operation, for the completion.
     pub opcode: u8,
@@ -111,12 +22,16 @@ pub struct SendEntry {
     pub slots: u16,
     /// When it completes with a completion.
     pub completion: CompletionMode,
-    /// What it waits for.
-    pub fence: FenceMode,
+    /// It waits for the reads and atomics before it.
+    pub fenced: bool,
     /// The peer's completion counts as solicited.
     pub solicited: bool,
     /// What to do.
-    pub request: Request,
+    pub operation: Operation,
+    /// What to send, or where to put what comes in.
+    pub data: Data,
+    /// The bytes of `data`.
+    pub length: u64,
 }
 
 /// Why bytes are no work entry.
@@ -150,6 +65,8 @@ pub enum Malformed {
     Inline(u32),
     /// Inline data where data has to be stored.
     InlineDestination,
+    /// Inline data and memory in one entry. Hardware can; this NIC cannot.
+    Mixed,
     /// The fence mode is none.
     Fence(FenceMode),
 }
@@ -174,6 +91,7 @@ impl fmt::Display for Malformed {
                 write!(f, "{length} inline bytes are more than the entry holds")
             }
             Malformed::InlineDestination => write!(f, "inline data where data is to be stored"),
+            Malformed::Mixed => write!(f, "inline data and memory in one entry"),
             Malformed::Fence(mode) => write!(f, "fence mode {mode:?}"),
         }
     }
@@ -222,55 +140,53 @@ pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed
     let code = control.opmod_idx_opcode.opcode();
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode(code))?;
     let immediate = control.imm.get();
-    let request = match opcode {
-        Opcode::Nop => Request::Nop,
-        Opcode::Send | Opcode::SendImmediate | Opcode::SendInvalidate => Request::Send {
-            data: rest.sources()?,
-            immediate: (opcode == Opcode::SendImmediate).then_some(immediate),
-            invalidate: (opcode == Opcode::SendInvalidate).then_some(immediate),
-        },
-        Opcode::Write | Opcode::WriteImmediate => Request::Write {
-            remote: rest.remote()?,
-            data: rest.sources()?,
-            immediate: (opcode == Opcode::WriteImmediate).then_some(immediate),
-        },
-        Opcode::Read => Request::Read { remote: rest.remote()?, into: rest.destinations()? },
+    let operation = match opcode {
+        Opcode::Nop => Operation::Local,
+        Opcode::Send => Operation::Send,
+        Opcode::SendImmediate => Operation::SendImmediate(immediate),
+        Opcode::SendInvalidate => Operation::SendInvalidate(immediate),
+        Opcode::Write => Operation::Write(rest.remote()?),
+        Opcode::WriteImmediate => Operation::WriteImmediate(rest.remote()?, immediate),
+        Opcode::Read => Operation::Read(rest.remote()?),
         Opcode::CompareSwap => {
             let remote = rest.remote()?;
             let operands: AtomicSegment = rest.next()?;
-            Request::CompareSwap {
-                remote,
-                compare: operands.compare.get(),
-                swap: operands.swap_add.get(),
-                into: rest.destinations()?,
-            }
+            let (compare, swap) = (operands.compare.get(), operands.swap_add.get());
+            Operation::CompareSwap { remote, compare, swap }
         }
         Opcode::FetchAdd => {
             let remote = rest.remote()?;
             let operands: AtomicSegment = rest.next()?;
-            let add = operands.swap_add.get();
-            Request::FetchAdd { remote, add, into: rest.destinations()? }
+            Operation::FetchAdd { remote, add: operands.swap_add.get() }
         }
     };
-    let fence = control.fm_ce_se.fence();
-    if matches!(fence, FenceMode::Reserved5 | FenceMode::Reserved6 | FenceMode::Reserved7) {
-        return Err(Malformed::Fence(fence));
-    }
+    let (data, length) = match opcode {
+        Opcode::Nop => (Data::List(List::new()), 0),
+        Opcode::Read | Opcode::CompareSwap | Opcode::FetchAdd => rest.destinations()?,
+        _ => rest.sources()?,
+    };
+    let fenced = match control.fm_ce_se.fence() {
+        FenceMode::None | FenceMode::InitiatorSmall => false,
+        FenceMode::Fence | FenceMode::StrongOrdering | FenceMode::SmallAndFence => true,
+        reserved => return Err(Malformed::Fence(reserved)),
+    };
     Ok(SendEntry {
         opcode: code,
         index: control.opmod_idx_opcode.index(),
         slots: slots_of(segments),
         completion: control.fm_ce_se.completion(),
-        fence,
+        fenced,
         solicited: control.fm_ce_se.solicited(),
-        request,
+        operation,
+        data,
+        length,
     })
 }
 
 /// Decodes a receive entry out of its bytes: the memory that a message goes to, in order.
-pub fn decode_receive(bytes: &[u8]) -> Result<Vec<Piece>, Malformed> {
+pub fn decode_receive(bytes: &[u8]) -> Result<List, Malformed> {
     let mut segments = Segments { bytes };
-    let mut pieces = Vec::new();
+    let mut list = List::new();
     while !segments.bytes.is_empty() {
         let segment: DataSegment = segments.next()?;
         if segment.is_terminator() {
@@ -279,13 +195,13 @@ pub fn decode_receive(bytes: &[u8]) -> Result<Vec<Piece>, Malformed> {
         if segment.is_inline() {
             return Err(Malformed::InlineDestination);
         }
-        pieces.push(piece(&segment));
+        list.push(piece(&segment));
     }
-    Ok(pieces)
+    Ok(list)
 }
 
-fn piece(segment: &DataSegment) -> Piece {
-    Piece { address: segment.addr.get(), lkey: segment.lkey.get(), length: segment.length() }
+fn piece(segment: &DataSegment) -> Entry {
+    Entry { address: segment.addr.get(), length: segment.length(), lkey: segment.lkey.get() }
 }
 
 /// The segments of an entry that are still to be read.
@@ -305,39 +221,60 @@ impl Segments<'_> {
         Ok(Remote { address: segment.raddr.get(), rkey: segment.rkey.get() })
     }
 
-    /// Data segments and inline data, in any mixture.
-    fn sources(&mut self) -> Result<Vec<Source>, Malformed> {
-        let mut sources = Vec::new();
+    /// Data segments, or inline data, to the end of the entry.
+    fn sources(&mut self) -> Result<(Data, u64), Malformed> {
+        let mut list = List::new();
+        let mut inline = Vec::new();
+        let mut has_inline = false;
         while !self.bytes.is_empty() {
-            let (segment, rest) = DataSegment::read_from_prefix(self.bytes)
-                .map_err(|_| Malformed::Truncated)?;
+            let segment: DataSegment = self.peek()?;
             if !segment.is_inline() {
-                self.bytes = rest;
-                sources.push(Source::Memory(piece(&segment)));
+                self.next::<DataSegment>()?;
+                list.push(piece(&segment));
                 continue;
             }
-            let (header, rest) = InlineHeader::read_from_prefix(self.bytes)
-                .map_err(|_| Malformed::Truncated)?;
+            has_inline = true;
+            let header: InlineHeader = self.peek()?;
             let length = header.length();
-            let data = rest.get(..length as usize).ok_or(Malformed::Inline(length))?;
-            sources.push(Source::Inline(data.to_vec()));
-            let padded = (size_of::<InlineHeader>() + data.len()).next_multiple_of(SEGMENT_BYTES);
+            let start = size_of::<InlineHeader>();
+            let data = (start.checked_add(length as usize))
+                .and_then(|end| self.bytes.get(start..end))
+                .ok_or(Malformed::Inline(length))?;
+            inline.extend_from_slice(data);
+            let padded = (start + data.len()).next_multiple_of(SEGMENT_BYTES);
             self.bytes = self.bytes.get(padded..).unwrap_or_default();
         }
-        Ok(sources)
+        match (has_inline, list.is_empty()) {
+            (false, _) => {
+                let length = bytes_of(&list);
+                Ok((Data::List(list), length))
+            }
+            (true, true) => Ok((Data::Inline(Buffer::copy_of(&inline)), inline.len() as u64)),
+            (true, false) => Err(Malformed::Mixed),
+        }
     }
 
-    fn destinations(&mut self) -> Result<Vec<Piece>, Malformed> {
-        let mut pieces = Vec::new();
+    fn peek<T: FromBytes>(&self) -> Result<T, Malformed> {
+        T::read_from_prefix(self.bytes).map(|(segment, _)| segment).map_err(|_| Malformed::Truncated)
+    }
+
+    fn destinations(&mut self) -> Result<(Data, u64), Malformed> {
+        let mut list = List::new();
         while !self.bytes.is_empty() {
             let segment: DataSegment = self.next()?;
             if segment.is_inline() {
                 return Err(Malformed::InlineDestination);
             }
-            pieces.push(piece(&segment));
+            list.push(piece(&segment));
         }
-        Ok(pieces)
+        let length = bytes_of(&list);
+        Ok((Data::List(list), length))
     }
+}
+
+/// The bytes that a list names.
+pub fn bytes_of(list: &[Entry]) -> u64 {
+    list.iter().map(|entry| u64::from(entry.length)).sum()
 }
 
 #[cfg(test)]
@@ -352,43 +289,65 @@ mod tests {
         ControlSegment::new(opcode, 7, U24::truncate(0x100), segments, flags, 0x1122_3344)
     }
 
+    fn decode(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
+        decode_send(bytes, segments)
+    }
+
+    /// Why bytes are no entry.
+    fn refusal(bytes: &[u8], segments: usize) -> Malformed {
+        decode(bytes, segments).err().expect("the bytes were taken for an entry")
+    }
+
     #[test]
     fn a_write_of_one_segment_is_read_back() {
         let mut bytes = control(Opcode::Write, 3).as_bytes().to_vec();
         bytes.extend_from_slice(RemoteAddressSegment::new(0x1000, 9).as_bytes());
         bytes.extend_from_slice(DataSegment::new(0x2000, 5, 64).as_bytes());
-        let entry = decode_send(&bytes, 3).unwrap();
-        let data = vec![Source::Memory(Piece { address: 0x2000, lkey: 5, length: 64 })];
-        let remote = Remote { address: 0x1000, rkey: 9 };
-        assert_eq!(entry.request, Request::Write { remote, data, immediate: None });
-        assert_eq!((entry.index, entry.slots), (7, 1));
+        let entry = decode(&bytes, 3).ok().unwrap();
+        assert_eq!(entry.operation, Operation::Write(Remote { address: 0x1000, rkey: 9 }));
+        let Data::List(list) = entry.data else { panic!("the data is in memory") };
+        assert_eq!(list[..], [Entry { address: 0x2000, length: 64, lkey: 5 }]);
+        assert_eq!((entry.index, entry.slots, entry.length), (7, 1, 64));
         assert_eq!(entry.completion, CompletionMode::Always);
     }
 
     #[test]
-    fn inline_data_and_segments_mix_and_inline_is_padded_to_16_with_its_header() {
-        let mut bytes = control(Opcode::SendImmediate, 4).as_bytes().to_vec();
-        bytes.extend_from_slice(InlineHeader::of(13).as_bytes());
-        bytes.extend_from_slice(b"thirteen byte");
-        bytes.resize(48, 0);
+    fn inline_data_comes_out_of_the_entry_and_never_beside_memory() {
+        let mut bytes = control(Opcode::SendImmediate, 2).as_bytes().to_vec();
+        bytes.extend_from_slice(InlineHeader::of(11).as_bytes());
+        bytes.extend_from_slice(b"eleven byte");
+        bytes.resize(32, 0);
+        let entry = decode(&bytes, 2).ok().unwrap();
+        assert_eq!(entry.operation, Operation::SendImmediate(0x1122_3344));
+        let Data::Inline(data) = entry.data else { panic!("the data is in the entry") };
+        assert_eq!(data.as_slice(), b"eleven byte");
         bytes.extend_from_slice(DataSegment::new(0x2000, 5, 1 << 31).as_bytes());
-        let entry = decode_send(&bytes, 4).unwrap();
-        let Request::Send { data, immediate, invalidate } = entry.request else { panic!() };
-        assert_eq!((immediate, invalidate), (Some(0x1122_3344), None));
-        assert_eq!(data[0], Source::Inline(b"thirteen byte".to_vec()));
-        assert_eq!(data[1].length(), 1 << 31);
+        assert_eq!(refusal(&bytes, 3), Malformed::Mixed);
+    }
+
+    #[test]
+    fn several_inline_segments_follow_each_other_each_padded_with_its_header() {
+        let mut bytes = control(Opcode::Send, 4).as_bytes().to_vec();
+        for part in [&b"thirteen byte"[..], b"and four"] {
+            bytes.extend_from_slice(InlineHeader::of(part.len() as u16).as_bytes());
+            bytes.extend_from_slice(part);
+            bytes.resize(bytes.len().next_multiple_of(16), 0);
+        }
+        let entry = decode(&bytes, bytes.len() / 16).ok().unwrap();
+        let Data::Inline(data) = entry.data else { panic!("the data is in the entry") };
+        assert_eq!(data.as_slice(), b"thirteen byteand four");
     }
 
     #[test]
     fn an_entry_that_ends_early_is_malformed_whatever_it_asks_for() {
         for opcode in [Opcode::Write, Opcode::Read, Opcode::CompareSwap, Opcode::FetchAdd] {
             let bytes = control(opcode, 1);
-            assert_eq!(decode_send(bytes.as_bytes(), 1), Err(Malformed::Truncated), "{opcode:?}");
+            assert_eq!(refusal(bytes.as_bytes(), 1), Malformed::Truncated, "{opcode:?}");
         }
         let mut bytes = control(Opcode::Send, 2).as_bytes().to_vec();
         bytes.extend_from_slice(InlineHeader::of(13).as_bytes());
         bytes.resize(32, 0);
-        assert_eq!(decode_send(&bytes, 2), Err(Malformed::Inline(13)));
+        assert_eq!(refusal(&bytes, 2), Malformed::Inline(13));
     }
 
     #[test]

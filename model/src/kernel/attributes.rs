@@ -5,21 +5,17 @@
 //! `DECLARE_UVERBS_NAMED_METHOD`.
 
 use super::user;
+use doorbell::mlx5::abi::verbs::ioctl::{self, Header, INLINE_BYTES, MANDATORY, VALID_OUTPUT};
+use doorbell::mlx5::abi::verbs::method::{UHW_IN, UHW_OUT};
 use doorbell_hal::Errno;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// The bytes of `struct ib_uverbs_ioctl_hdr` without attributes.
-const HEADER: usize = 24;
-/// The bytes of a `struct ib_uverbs_attr`.
-const ATTRIBUTE: usize = 16;
-/// `UVERBS_ATTR_F_MANDATORY`.
-const MANDATORY: u16 = 1;
-/// `UVERBS_ATTR_F_VALID_OUTPUT`.
-const VALID_OUTPUT: u16 = 2;
-/// Driver data of the caller, `UVERBS_ATTR_UHW_IN`.
-pub(super) const UHW_IN: u16 = 0x1000;
-/// Driver data for the caller, `UVERBS_ATTR_UHW_OUT`.
-pub(super) const UHW_OUT: u16 = 0x1001;
+/// The bytes of a header without attributes.
+const HEADER: usize = size_of::<Header>();
+/// The bytes of an attribute.
+const ATTRIBUTE: usize = size_of::<ioctl::Attribute>();
+/// The most bytes of a command.
+const MAX_COMMAND: usize = 4096;
 
 /// How a method uses a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,48 +119,20 @@ pub(super) const UHW: [Attribute; 2] = [
     Attribute::output_at_least(UHW_OUT, 0).optional(),
 ];
 
-/// The fields of a command's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) object: u16,
-    pub(super) method: u16,
-    pub(super) attributes: u16,
-    pub(super) driver: u32,
-}
-
-impl Header {
-    /// Reads and checks the header as `ib_uverbs_ioctl` does.
-    pub(super) fn read(command: &[u64]) -> Result<Header, Errno> {
-        let bytes = command.as_bytes();
-        if bytes.len() < HEADER {
-            return Err(Errno::EFAULT);
-        }
-        let length = usize::from(half(bytes, 0));
-        let attributes = half(bytes, 6);
-        if length > 4096 || length != HEADER + usize::from(attributes) * ATTRIBUTE {
-            return Err(Errno::EINVAL);
-        }
-        if command[1] != 0 || word(bytes, 20) != 0 {
-            return Err(Errno::EPROTONOSUPPORT);
-        }
-        if bytes.len() < length {
-            return Err(Errno::EFAULT);
-        }
-        Ok(Header {
-            object: half(bytes, 2),
-            method: half(bytes, 4),
-            attributes,
-            driver: word(bytes, 16),
-        })
+/// Reads and checks a command's header as `ib_uverbs_ioctl` does.
+pub(super) fn header(command: &[u64]) -> Result<Header, Errno> {
+    let (header, _) = Header::read_from_prefix(command.as_bytes()).map_err(|_| Errno::EFAULT)?;
+    let length = HEADER + usize::from(header.num_attrs) * ATTRIBUTE;
+    if usize::from(header.length) > MAX_COMMAND || usize::from(header.length) != length {
+        return Err(Errno::EINVAL);
     }
-}
-
-fn half(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    if header.reserved1 != 0 || header.reserved2 != 0 {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    if size_of_val(command) < length {
+        return Err(Errno::EFAULT);
+    }
+    Ok(header)
 }
 
 /// One attribute that a call brought.
@@ -202,10 +170,10 @@ impl<'a> Call<'a> {
         knows: &[&[Attribute]],
     ) -> Result<Option<Lookup>, Errno> {
         let at = HEADER + index * ATTRIBUTE;
-        let bytes = self.command.as_bytes();
-        let (id, length, flags, extra) =
-            (half(bytes, at), half(bytes, at + 2), half(bytes, at + 4), half(bytes, at + 6));
-        let data = self.command[at / 8 + 1];
+        let bytes = self.command.as_bytes().get(at..).unwrap_or_default();
+        let (attribute, _) =
+            ioctl::Attribute::read_from_prefix(bytes).map_err(|_| Errno::EFAULT)?;
+        let ioctl::Attribute { attr_id: id, len: length, flags, attr_data: extra, data } = attribute;
         let known = knows.iter().flat_map(|list| list.iter()).find(|known| known.id == id);
         let Some(&Attribute { kind, .. }) = known else {
             return if flags & MANDATORY != 0 { Err(Errno::EPROTONOSUPPORT) } else { Ok(None) };
@@ -269,6 +237,11 @@ impl<'a> Call<'a> {
         u32::try_from(given.data).ok()
     }
 
+    /// What attribute `id` carries itself: the descriptor of a file, say. 0 if there is none.
+    pub(super) fn data(&self, id: u16) -> i64 {
+        self.find(id).map_or(0, |given| given.data as i64)
+    }
+
     /// The value of a constant, at most `most` (`uverbs_get_const`).
     pub(super) fn constant(&self, id: u16, most: u64) -> Result<u64, Errno> {
         let value = self.find(id).ok_or(Errno::ENOENT)?.data;
@@ -280,7 +253,10 @@ impl<'a> Call<'a> {
         let flags = match self.find(id) {
             None => 0,
             Some(given) if given.length == 8 => given.data,
-            Some(given) if given.length == 4 => u64::from(word(given.data.as_bytes(), 0)),
+            Some(given) if given.length == 4 => {
+                let (low, _) = u32::read_from_prefix(given.data.as_bytes()).map_err(|_| Errno::EINVAL)?;
+                low.into()
+            }
             Some(_) => return Err(Errno::EINVAL),
         };
         if flags & !u64::from(allowed) != 0 { Err(Errno::EINVAL) } else { Ok(flags as u32) }
@@ -346,6 +322,19 @@ impl<'a> Call<'a> {
         unsafe { self.output(id, &padded) }
     }
 
+    /// Answers with the driver's data (`ib_copy_to_udata`), for which there must be room.
+    ///
+    /// # Safety
+    ///
+    /// K2, for the call's pointers.
+    pub(super) unsafe fn answer_driver(&mut self, id: u16, bytes: &[u8]) -> Result<(), Errno> {
+        if self.length(id) < bytes.len() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: K2, passed on to our caller.
+        unsafe { self.output(id, bytes) }
+    }
+
     /// [`Self::output`], for an attribute that the caller may leave out.
     ///
     /// # Safety
@@ -363,7 +352,11 @@ impl<'a> Call<'a> {
     pub(super) fn set_data(&mut self, id: u16, value: u64) {
         if let Some(given) = self.given.iter_mut().find(|given| given.id == id) {
             given.data = value;
-            self.command[(HEADER + given.index * ATTRIBUTE) / 8 + 1] = value;
+            let at = HEADER + given.index * ATTRIBUTE;
+            let bytes = self.command.as_mut_bytes().get_mut(at..).unwrap_or_default();
+            if let Ok((attribute, _)) = ioctl::Attribute::mut_from_prefix(bytes) {
+                attribute.data = value;
+            }
         }
     }
 
@@ -375,10 +368,11 @@ impl<'a> Call<'a> {
     }
 
     fn mark(&mut self, index: usize) {
-        let at = HEADER + index * ATTRIBUTE + 4;
-        let bytes = self.command.as_mut_bytes();
-        let flags = half(bytes, at) | VALID_OUTPUT;
-        bytes[at..at + 2].copy_from_slice(&flags.to_ne_bytes());
+        let at = HEADER + index * ATTRIBUTE;
+        let bytes = self.command.as_mut_bytes().get_mut(at..).unwrap_or_default();
+        if let Ok((attribute, _)) = ioctl::Attribute::mut_from_prefix(bytes) {
+            attribute.flags |= VALID_OUTPUT;
+        }
     }
 }
 
@@ -396,7 +390,7 @@ pub(super) struct Lookup {
 /// Copies input bytes from `at` on: out of the attribute itself when they fit there
 /// (`uverbs_attr_ptr_is_inline`), else from where it points.
 unsafe fn copy(given: &Given, at: usize, to: &mut [u8]) -> Result<(), Errno> {
-    if given.length <= 8 {
+    if usize::from(given.length) <= INLINE_BYTES {
         let end = at + to.len();
         to.copy_from_slice(given.data.as_bytes().get(at..end).ok_or(Errno::EINVAL)?);
         return Ok(());

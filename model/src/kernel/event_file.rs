@@ -5,8 +5,8 @@
 //! mode, whose count is the number of records, so `poll` and `epoll` see what they would see.
 
 use doorbell_hal::Errno;
-use doorbell_hal::uverbs::EventFile;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use doorbell_hal::uverbs::EventFiles;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,8 +25,10 @@ struct State {
     records: VecDeque<Record>,
     /// Records that were read, by source.
     reported: Vec<(Source, u32)>,
-    /// Records that ended with their source, for the counts of a destroy.
+    /// The process closed it: nothing is added any more.
     closed: bool,
+    /// The kernel gave it up: nothing is added any more, and a read is an error.
+    broken: bool,
 }
 
 /// The kernel's side of an event file.
@@ -46,6 +48,11 @@ impl EventQueue {
         Ok(Arc::new(EventQueue { descriptor, record_length, state: Mutex::default() }))
     }
 
+    /// Whether the process still has it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.state().closed
+    }
+
     /// The number the kernel answers with.
     pub(super) fn descriptor(&self) -> i32 {
         self.descriptor.as_raw_fd()
@@ -58,7 +65,7 @@ impl EventQueue {
     /// Adds a record, which vanishes with `source`.
     pub(super) fn push(&self, source: Option<Source>, bytes: &[u8]) {
         let mut state = self.state();
-        if state.closed {
+        if state.closed || state.broken {
             return;
         }
         state.records.push_back(Record { source, bytes: bytes.to_vec() });
@@ -83,6 +90,16 @@ impl EventQueue {
         self.state().closed = true;
     }
 
+    /// The kernel takes its device away: nothing is added any more, and a waiter wakes to an error
+    /// (`uverbs_completion_event_file_destroy_uobj`).
+    pub(super) fn break_off(&self) {
+        let mut state = self.state();
+        state.broken = true;
+        state.records.clear();
+        // Readable for good.
+        let _ = rustix::io::write(&self.descriptor, &u64::from(u32::MAX).to_ne_bytes());
+    }
+
     fn take_one(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.descriptor, &mut count);
@@ -91,7 +108,7 @@ impl EventQueue {
     fn pop(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut state = self.state();
         if state.records.is_empty() {
-            return Err(if state.closed { Errno::EIO } else { Errno::EAGAIN });
+            return Err(if state.closed || state.broken { Errno::EIO } else { Errno::EAGAIN });
         }
         let to = buffer.get_mut(..self.record_length).ok_or(Errno::EINVAL)?;
         let Some(record) = state.records.pop_front() else { return Err(Errno::EAGAIN) };
@@ -107,37 +124,59 @@ impl EventQueue {
     }
 }
 
-/// The process's side of an event file of a virtual NIC.
-pub struct VirtualEventFile(pub(super) Arc<EventQueue>);
+/// The process's side of a completion channel and a file of asynchronous events.
+pub struct VirtualEventFiles {
+    completion: Arc<EventQueue>,
+    asynchronous: Arc<EventQueue>,
+    /// Can be read when either can.
+    either: OwnedFd,
+}
 
-impl EventFile for VirtualEventFile {
-    fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        self.0.pop(buffer)
+impl VirtualEventFiles {
+    pub(super) fn new(
+        completion: Arc<EventQueue>,
+        asynchronous: Arc<EventQueue>,
+    ) -> Result<Self, Errno> {
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for file in [&completion, &asynchronous] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&either, &file.descriptor, data, epoll::EventFlags::IN)?;
+        }
+        Ok(VirtualEventFiles { completion, asynchronous, either })
+    }
+}
+
+impl EventFiles for VirtualEventFiles {
+    fn read_completion(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.completion.pop(buffer)
     }
 
-    fn wait(files: [&Self; 2], timeout: Duration) -> Result<[bool; 2], Errno> {
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        let mut descriptors = files.map(|file| PollFd::new(&file.0.descriptor, PollFlags::IN));
-        match poll(&mut descriptors, Some(&timeout)) {
-            Ok(_) => Ok([0, 1].map(|at: usize| !descriptors[at].revents().is_empty())),
-            Err(rustix::io::Errno::INTR) => Ok([false; 2]),
+    fn read_asynchronous(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.asynchronous.pop(buffer)
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<(), Errno> {
+        let mut either = [PollFd::new(&self.either, PollFlags::IN)];
+        // A timeout past what the kernel counts waits for ever.
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut either, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-impl AsFd for VirtualEventFile {
+/// The descriptor that can be read when either file can.
+impl AsFd for VirtualEventFiles {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.descriptor.as_fd()
+        self.either.as_fd()
     }
 }
 
-impl Drop for VirtualEventFile {
+impl Drop for VirtualEventFiles {
     fn drop(&mut self) {
-        self.0.close();
+        self.completion.close();
+        self.asynchronous.close();
     }
 }
 
@@ -145,43 +184,68 @@ impl Drop for VirtualEventFile {
 mod tests {
     use super::*;
 
-    fn file() -> VirtualEventFile {
-        VirtualEventFile(EventQueue::new(8).unwrap())
+    fn queue() -> Arc<EventQueue> {
+        EventQueue::new(8).unwrap()
+    }
+
+    fn is_readable(queue: &EventQueue) -> bool {
+        let mut file = [PollFd::new(&queue.descriptor, PollFlags::IN)];
+        poll(&mut file, Some(&Timespec::default())).unwrap() == 1
     }
 
     #[test]
     fn a_read_returns_one_record_and_then_says_there_is_nothing() {
-        let file = file();
-        file.0.push(Some(1), &1u64.to_ne_bytes());
-        file.0.push(Some(2), &2u64.to_ne_bytes());
+        let queue = queue();
+        queue.push(Some(1), &1u64.to_ne_bytes());
+        queue.push(Some(2), &2u64.to_ne_bytes());
         let mut buffer = [0; 64];
-        assert_eq!(file.read(&mut buffer), Ok(8));
+        assert_eq!(queue.pop(&mut buffer), Ok(8));
         assert_eq!(buffer[..8], 1u64.to_ne_bytes());
-        assert_eq!(file.read(&mut buffer), Ok(8));
+        assert_eq!(queue.pop(&mut buffer), Ok(8));
         assert_eq!(buffer[..8], 2u64.to_ne_bytes());
-        assert_eq!(file.read(&mut buffer), Err(Errno::EAGAIN));
+        assert_eq!(queue.pop(&mut buffer), Err(Errno::EAGAIN));
     }
 
     #[test]
     fn a_buffer_too_small_for_a_record_is_refused_and_loses_nothing() {
-        let file = file();
-        file.0.push(None, &9u64.to_ne_bytes());
-        assert_eq!(file.read(&mut [0; 4]), Err(Errno::EINVAL));
-        assert_eq!(file.read(&mut [0; 8]), Ok(8));
+        let queue = queue();
+        queue.push(None, &9u64.to_ne_bytes());
+        assert_eq!(queue.pop(&mut [0; 4]), Err(Errno::EINVAL));
+        assert_eq!(queue.pop(&mut [0; 8]), Ok(8));
     }
 
     #[test]
     fn the_descriptor_is_readable_exactly_while_records_are_there() {
-        let (file, other) = (file(), file());
-        let ready = || VirtualEventFile::wait([&file, &other], Duration::ZERO).unwrap();
-        assert_eq!(ready(), [false, false]);
-        file.0.push(Some(1), &[1; 8]);
-        file.0.push(Some(2), &[2; 8]);
-        assert_eq!(ready(), [true, false]);
-        file.read(&mut [0; 8]).unwrap();
-        assert_eq!(ready(), [true, false]);
-        assert_eq!(file.0.forget(2), 0);
-        assert_eq!(ready(), [false, false]);
-        assert_eq!(file.0.forget(1), 1);
+        let queue = queue();
+        assert!(!is_readable(&queue));
+        queue.push(Some(1), &[1; 8]);
+        queue.push(Some(2), &[2; 8]);
+        assert!(is_readable(&queue));
+        queue.pop(&mut [0; 8]).unwrap();
+        assert!(is_readable(&queue));
+        assert_eq!(queue.forget(2), 0);
+        assert!(!is_readable(&queue));
+        assert_eq!(queue.forget(1), 1);
+    }
+
+    #[test]
+    fn either_file_wakes_a_waiter() {
+        let (completion, asynchronous) = (queue(), EventQueue::new(16).unwrap());
+        let files = VirtualEventFiles::new(completion, asynchronous).unwrap();
+        files.wait(Duration::ZERO).unwrap();
+        files.asynchronous.push(None, &[5; 16]);
+        files.wait(Duration::from_secs(60)).unwrap();
+        assert_eq!(files.read_completion(&mut [0; 8]), Err(Errno::EAGAIN));
+        assert_eq!(files.read_asynchronous(&mut [0; 16]), Ok(16));
+    }
+
+    #[test]
+    fn a_closed_file_takes_nothing_and_reads_as_broken() {
+        let queue = queue();
+        queue.push(None, &[1; 8]);
+        queue.close();
+        queue.push(None, &[2; 8]);
+        assert_eq!(queue.pop(&mut [0; 8]), Ok(8));
+        assert_eq!(queue.pop(&mut [0; 8]), Err(Errno::EIO));
     }
 }

@@ -1,7 +1,8 @@
 //! The objects of one open verbs file, by handle (`drivers/infiniband/core/rdma_core.c`).
 
-use super::event_file::EventQueue;
+use super::routes::Route;
 use doorbell::mlx5::abi::verbs::method::object;
+use doorbell::mlx5::abi::verbs::qp::QpCap;
 use doorbell_hal::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,10 +37,7 @@ pub(super) struct Region {
 pub(super) struct CompletionQueue {
     pub(super) number: u32,
     pub(super) pinned: u64,
-    pub(super) channel: Option<Arc<EventQueue>>,
-    pub(super) events: Option<Arc<EventQueue>>,
-    /// What its records are counted under, in its event files.
-    pub(super) source: u64,
+    pub(super) route: Route,
 }
 
 pub(super) struct QueuePair {
@@ -48,10 +46,12 @@ pub(super) struct QueuePair {
     pub(super) send_queue: u32,
     pub(super) receive_queue: u32,
     pub(super) pinned: u64,
-    pub(super) events: Option<Arc<EventQueue>>,
-    pub(super) source: u64,
-    /// What the kernel remembers of the state, `enum ib_qp_state`.
-    pub(super) attributes: super::qp_modify::Known,
+    pub(super) route: Route,
+    /// How much it holds, as it was asked for.
+    pub(super) cap: QpCap,
+    pub(super) signal_all: bool,
+    /// What the kernel remembers of its attributes.
+    pub(super) known: super::modify::Known,
 }
 
 pub(super) struct Uar {

@@ -7,6 +7,11 @@ use std::fs;
 /// The lowest address a process may map (`vm.mmap_min_addr` of every distribution).
 const LOWEST: u64 = 0x1_0000;
 
+/// The size of a page in bytes.
+pub(super) fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 fn range(address: u64, length: usize) -> Result<(), Errno> {
     let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
     // User addresses are below 2^47 on x86_64 and 2^48 on aarch64 with 4 KiB pages.
