@@ -166,7 +166,38 @@ pub struct AtomicEth {
 impl Opcode {
     /// From the opcode byte of a base transport header.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        todo!()
+        use Opcode::*;
+        const ALL: [Opcode; 23] = [
+            SendFirst,
+            SendMiddle,
+            SendLast,
+            SendLastImmediate,
+            SendOnly,
+            SendOnlyImmediate,
+            WriteFirst,
+            WriteMiddle,
+            WriteLast,
+            WriteLastImmediate,
+            WriteOnly,
+            WriteOnlyImmediate,
+            ReadRequest,
+            ReadResponseFirst,
+            ReadResponseMiddle,
+            ReadResponseLast,
+            ReadResponseOnly,
+            Acknowledge,
+            AtomicAcknowledge,
+            CompareSwap,
+            FetchAdd,
+            SendLastInvalidate,
+            SendOnlyInvalidate,
+        ];
+        // 0x15 is reserved.
+        match byte {
+            0x00..=0x14 => Some(ALL[usize::from(byte)]),
+            0x16..=0x17 => Some(ALL[usize::from(byte) - 1]),
+            _ => None,
+        }
     }
 
     /// Its extension headers.
@@ -188,6 +219,33 @@ impl Opcode {
     /// Whether it goes from responder to requester.
     pub fn is_response(self) -> bool {
         matches!(self as u8, 0x0d..=0x12)
+    }
+}
+
+impl Syndrome {
+    /// The byte: a kind in bits 6 and 5, a value in bits 4 to 0. Values wider than that lose their
+    /// high bits.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            Syndrome::Ack { credits } => credits & 0x1f,
+            Syndrome::RnrNak { timer } => 0x20 | timer & 0x1f,
+            Syndrome::Nak(code) => 0x60 | code as u8,
+            Syndrome::Reserved(byte) => byte,
+        }
+    }
+
+    /// From the byte.
+    pub fn from_byte(byte: u8) -> Self {
+        let value = byte & 0x1f;
+        match (byte >> 5, value) {
+            (0, credits) => Syndrome::Ack { credits },
+            (1, timer) => Syndrome::RnrNak { timer },
+            (3, 0) => Syndrome::Nak(NakCode::SequenceError),
+            (3, 1) => Syndrome::Nak(NakCode::InvalidRequest),
+            (3, 2) => Syndrome::Nak(NakCode::RemoteAccess),
+            (3, 3) => Syndrome::Nak(NakCode::RemoteOperational),
+            _ => Syndrome::Reserved(byte),
+        }
     }
 }
 
