@@ -2,6 +2,7 @@
 
 use super::Psn;
 use crate::memory::Payload;
+use std::fmt;
 
 /// A packet: base transport header, the extension headers that its opcode asks for, and payload.
 #[derive(Clone)]
@@ -161,6 +162,42 @@ pub struct AtomicEth {
     pub swap_add: u64,
     /// What to compare with.
     pub compare: u64,
+}
+
+impl fmt::Display for Packet {
+    /// One line: everything but the payload's bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} to QP {:#x} psn {}", self.opcode, self.destination, self.psn)?;
+        match self.headers {
+            Headers::Plain => {}
+            Headers::Immediate(word) => write!(f, " immediate {word:#x}")?,
+            Headers::Invalidate(key) => write!(f, " invalidate {key:#x}")?,
+            Headers::Remote(reth) => write!(f, " {reth}")?,
+            Headers::RemoteImmediate(reth, word) => write!(f, " {reth} immediate {word:#x}")?,
+            Headers::Ack(aeth) => write!(f, " {aeth}")?,
+            Headers::AtomicAck(aeth, was) => write!(f, " {aeth} was {was:#x}")?,
+            Headers::Atomic(AtomicEth { address, rkey, swap_add, compare }) => {
+                write!(f, " at {address:#x} key {rkey:#x} {swap_add:#x} {compare:#x}")?;
+            }
+        }
+        if !self.payload.is_empty() {
+            write!(f, " payload {}", self.payload.len())?;
+        }
+        let flags = [(self.ack_request, " ack?"), (self.solicited, " solicited")];
+        flags.iter().filter(|flag| flag.0).try_for_each(|flag| f.write_str(flag.1))
+    }
+}
+
+impl fmt::Display for Reth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {:#x} key {:#x} length {}", self.address, self.rkey, self.length)
+    }
+}
+
+impl fmt::Display for Aeth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} msn {}", self.syndrome, self.message_sequence)
+    }
 }
 
 impl Opcode {
