@@ -80,3 +80,31 @@ pub trait Fabric {
     /// that nothing reads that memory later (SAFETY.md, D1).
     fn settle(&mut self, port: Port);
 }
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::memory::Payload;
+    use crate::rc::{Headers, Opcode, Psn};
+
+    /// A packet whose PSN is `number`.
+    pub fn numbered(number: u32) -> Packet {
+        Packet {
+            opcode: Opcode::SendOnly,
+            solicited: false,
+            partition_key: 0xffff,
+            destination: 1,
+            ack_request: false,
+            psn: Psn::new(number),
+            headers: Headers::Plain,
+            payload: Payload::copy_of(&[1, 2, 3]),
+        }
+    }
+
+    /// The numbers of the packets that arrived at `port` by `now`.
+    pub fn numbers(fabric: &mut impl Fabric, port: Port, now: u64) -> Vec<u32> {
+        std::iter::from_fn(|| fabric.receive(now, port))
+            .map(|arrival| arrival.packet.psn.get())
+            .collect()
+    }
+}

@@ -3,6 +3,7 @@
 //! A key is 32 bits: `index << 8 | variant` (IBTA vol. 1, 10.6.3.3; the low byte is the consumer's).
 //! One key serves as both lkey and rkey, as on ConnectX and BCM57608.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ impl Access {
             Right::RemoteWrite => self.remote_write,
             Right::RemoteRead => self.remote_read,
             Right::RemoteAtomic => self.remote_atomic,
+            Right::RemoteInvalidate => false,
         }
     }
 }
@@ -60,6 +62,9 @@ pub enum Right {
     RemoteRead,
     /// The peer does an atomic.
     RemoteAtomic,
+    /// The peer takes the key away. Not one of [`Access`]'s rights:
+    /// [`Registration::remote_invalidate`] gives it.
+    RemoteInvalidate,
 }
 
 /// Memory that a key stands for.
@@ -181,6 +186,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+impl From<super::Fault> for Refusal {
+    fn from(fault: super::Fault) -> Self {
+        Refusal::Fault(fault)
+    }
+}
+
 /// Every index up to the table's bound is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoFreeKey {
@@ -198,38 +209,104 @@ impl std::error::Error for NoFreeKey {}
 
 /// The keys of one device.
 pub struct Keys {
-    // index -> slot
+    /// By index. Grows as indexes are first used.
+    slots: Vec<Slot>,
+    /// Freed indexes, the longest free first, so that a stale key stays unknown for long.
+    free: VecDeque<u32>,
+    first_index: u32,
+    capacity: u32,
+    handed_out: u32,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    variant: u8,
+    /// Refuses every access, but is not free.
+    invalid: bool,
+    registration: Option<Registration>,
 }
 
 impl Keys {
-    /// No keys yet; at most `capacity` at once, with indexes from `first_index` on. The bound is at
-    /// most 2^24 together with the first index.
+    /// No keys yet; at most `capacity` at once, with indexes from `first_index` on. Indexes below it
+    /// are for [`insert_reserved`](Self::insert_reserved).
+    ///
+    /// # Panics
+    ///
+    /// If the last index would not fit 24 bits.
     pub fn new(first_index: u32, capacity: u32) -> Self {
-        todo!()
+        let end = u64::from(first_index) + u64::from(capacity);
+        assert!(end <= 1 << 24, "indexes of memory keys have 24 bits");
+        Keys { slots: Vec::new(), free: VecDeque::new(), first_index, capacity, handed_out: 0 }
     }
 
     /// Hands out a key for `registration`: a free index, with `variant` as its low byte if given
-    /// (drivers that choose it), else one that differs from the index's last.
+    /// (some drivers choose it), else one that differs from the index's last.
     pub fn insert(
         &mut self,
         registration: Registration,
         variant: Option<u8>,
     ) -> Result<u32, NoFreeKey> {
-        todo!()
+        if self.handed_out == self.capacity {
+            return Err(NoFreeKey { capacity: self.capacity });
+        }
+        // An index never used before comes first: that keeps freed keys unknown the longest, and
+        // costs memory only up to the capacity.
+        let never_used = self.slots.len().max(self.first_index as usize) as u32;
+        let index = if never_used < self.first_index + self.capacity {
+            self.slots.resize(never_used as usize + 1, Slot::default());
+            never_used
+        } else {
+            self.free.pop_front().ok_or(NoFreeKey { capacity: self.capacity })?
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.variant = variant.unwrap_or(slot.variant.wrapping_add(1));
+        slot.invalid = false;
+        slot.registration = Some(registration);
+        self.handed_out += 1;
+        Ok(index << 8 | u32::from(slot.variant))
+    }
+
+    /// Gives `registration` a key that the device defines, such as a reserved lkey. Such a key
+    /// counts toward no bound and is never removed.
+    ///
+    /// # Panics
+    ///
+    /// If the key's index is not below the table's first index.
+    pub fn insert_reserved(&mut self, key: u32, registration: Registration) {
+        let index = (key >> 8) as usize;
+        assert!(index < self.first_index as usize, "key {key:#x} is not a reserved one");
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        self.slots[index] =
+            Slot { variant: key as u8, invalid: false, registration: Some(registration) };
     }
 
     /// The registration under `key`, if there is one that is valid.
     pub fn get(&self, key: u32) -> Option<&Registration> {
-        todo!()
+        let slot = self.slots.get((key >> 8) as usize)?;
+        if slot.invalid || slot.variant != key as u8 {
+            return None;
+        }
+        slot.registration.as_ref()
     }
 
     /// Takes `key`'s registration out and frees its index, also when it was invalidated. `None` if
     /// the key was not handed out.
     pub fn remove(&mut self, key: u32) -> Option<Registration> {
-        todo!()
+        let index = key >> 8;
+        let slot = self.slots.get_mut(index as usize)?;
+        if index < self.first_index || slot.variant != key as u8 {
+            return None;
+        }
+        let registration = slot.registration.take()?;
+        self.free.push_back(index);
+        self.handed_out -= 1;
+        Some(registration)
     }
 
-    /// Makes `key` refuse every access from now on. Its index stays taken until [`remove`](Self::remove).
+    /// Makes `key` refuse every access from now on. Its index stays taken until
+    /// [`remove`](Self::remove).
     ///
     /// `remote`: a peer asks (SEND with invalidate), which the registration must allow.
     pub fn invalidate(
@@ -238,11 +315,17 @@ impl Keys {
         protection_domain: u32,
         remote: bool,
     ) -> Result<(), Refusal> {
-        todo!()
+        let registration = self.in_domain(key, protection_domain)?;
+        if remote && !registration.remote_invalidate {
+            return Err(Refusal::Right { key, right: Right::RemoteInvalidate });
+        }
+        self.slots[(key >> 8) as usize].invalid = true;
+        Ok(())
     }
 
-    /// Checks an access in hardware's order: key, protection domain, right, bounds. A zero-length
-    /// access must not be asked for: it checks no key (IBTA vol. 1, 9.4.3 and 9.4.4).
+    /// Checks an access in hardware's order: key, protection domain, right, bounds. Zero bytes are
+    /// checked like any others: that a message of no bytes checks no key (IBTA vol. 1, 9.7.5.1 and
+    /// 10.6.7.1) is the caller's knowledge.
     pub fn check(
         &self,
         key: u32,
@@ -251,16 +334,217 @@ impl Keys {
         address: u64,
         length: u64,
     ) -> Result<&Registration, Refusal> {
-        todo!()
+        let registration = self.in_domain(key, protection_domain)?;
+        if !registration.access.allows(right) {
+            return Err(Refusal::Right { key, right });
+        }
+        let inside = address
+            .checked_sub(registration.start)
+            .and_then(|offset| registration.length.checked_sub(offset))
+            .is_some_and(|rest| length <= rest);
+        if !inside {
+            return Err(Refusal::Bounds { key, address, length });
+        }
+        Ok(registration)
     }
 
     /// How many keys are handed out.
     pub fn len(&self) -> usize {
-        todo!()
+        self.handed_out as usize
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.handed_out == 0
+    }
+
+    fn in_domain(&self, key: u32, protection_domain: u32) -> Result<&Registration, Refusal> {
+        let registration = self.get(key).ok_or(Refusal::UnknownKey { key })?;
+        if registration.protection_domain != protection_domain {
+            return Err(Refusal::ProtectionDomain {
+                key,
+                queue_pair: protection_domain,
+                registration: registration.protection_domain,
+            });
+        }
+        Ok(registration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registration(start: u64, length: u64, access: Access) -> Registration {
+        Registration {
+            protection_domain: 7,
+            access,
+            start,
+            length,
+            pages: Pages::identity(start),
+            relaxed: false,
+            remote_invalidate: true,
+        }
+    }
+
+    #[test]
+    fn a_freed_index_comes_back_with_another_variant() {
+        let mut keys = Keys::new(4, 3);
+        let region = || registration(0, 1, Access::ALL);
+        let first: Vec<u32> = (0..3).map(|_| keys.insert(region(), None).unwrap()).collect();
+        assert_eq!(first.iter().map(|key| key >> 8).collect::<Vec<_>>(), [4, 5, 6]);
+        assert_eq!(keys.insert(region(), None), Err(NoFreeKey { capacity: 3 }));
+        assert!(keys.remove(first[1]).is_some());
+        assert!(keys.remove(first[1]).is_none());
+        let again = keys.insert(region(), None).unwrap();
+        assert_eq!(again >> 8, 5);
+        assert_ne!(again, first[1]);
+        assert!(keys.get(first[1]).is_none());
+        assert!(keys.remove(first[1]).is_none());
+        assert!(keys.get(again).is_some());
+        assert_eq!(keys.len(), 3);
+    }
+
+    #[test]
+    fn an_index_is_reused_only_after_all_others() {
+        let mut keys = Keys::new(0, 4);
+        let region = || registration(0, 1, Access::ALL);
+        let mut last = keys.insert(region(), None).unwrap();
+        let mut seen = vec![last >> 8];
+        for _ in 0..7 {
+            keys.remove(last).unwrap();
+            last = keys.insert(region(), None).unwrap();
+            seen.push(last >> 8);
+        }
+        assert_eq!(seen, [0, 1, 2, 3, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_driver_may_choose_the_variant() {
+        let mut keys = Keys::new(1, 10);
+        let key = keys.insert(registration(0, 1, Access::ALL), Some(0xab)).unwrap();
+        assert_eq!(key, 0x1ab);
+    }
+
+    #[test]
+    fn refusals_come_in_hardware_s_order() {
+        let mut keys = Keys::new(0, 10);
+        let key = keys.insert(registration(0x1000, 0x100, Access::default()), None).unwrap();
+        let wrong = key ^ 1;
+        // Everything is wrong; then one thing less each time.
+        let write = Right::RemoteWrite;
+        assert_eq!(
+            keys.check(wrong, 8, write, 0, 1).unwrap_err(),
+            Refusal::UnknownKey { key: wrong }
+        );
+        assert_eq!(
+            keys.check(key, 8, write, 0, 1).unwrap_err(),
+            Refusal::ProtectionDomain { key, queue_pair: 8, registration: 7 }
+        );
+        assert_eq!(
+            keys.check(key, 7, write, 0, 1).unwrap_err(),
+            Refusal::Right { key, right: write }
+        );
+        let read = Right::LocalRead;
+        assert_eq!(
+            keys.check(key, 7, read, 0, 1).unwrap_err(),
+            Refusal::Bounds { key, address: 0, length: 1 }
+        );
+        assert!(keys.check(key, 7, read, 0x1000, 1).is_ok());
+    }
+
+    #[test]
+    fn bounds_hold_at_both_ends_and_across_overflow() {
+        let mut keys = Keys::new(0, 10);
+        let key = keys.insert(registration(0x1000, 0x100, Access::ALL), None).unwrap();
+        let top = keys.insert(registration(u64::MAX - 0xf, 0x10, Access::ALL), None).unwrap();
+        let all = keys.insert(registration(0, u64::MAX, Access::ALL), None).unwrap();
+        let ok =
+            |key, address, length| keys.check(key, 7, Right::RemoteRead, address, length).is_ok();
+        assert!(ok(key, 0x1000, 0x100));
+        assert!(ok(key, 0x10ff, 1));
+        assert!(ok(key, 0x1100, 0));
+        assert!(!ok(key, 0x1101, 0));
+        assert!(!ok(key, 0xfff, 1));
+        assert!(!ok(key, 0xfff, 2));
+        assert!(!ok(key, 0x1000, 0x101));
+        assert!(!ok(key, 0x10ff, 2));
+        assert!(!ok(key, 0x1080, u64::MAX));
+        assert!(ok(top, u64::MAX - 0xf, 0x10));
+        assert!(ok(top, u64::MAX, 1));
+        assert!(!ok(top, u64::MAX, 2));
+        assert!(!ok(top, u64::MAX, u64::MAX));
+        assert!(!ok(top, 0, 1));
+        assert!(ok(all, 0, u64::MAX));
+        assert!(ok(all, 1 << 63, 1 << 31));
+    }
+
+    #[test]
+    fn each_right_is_needed_for_its_access() {
+        let none = Access::default();
+        let rights = [
+            (Right::LocalWrite, Access { local_write: true, ..none }, 1),
+            (Right::RemoteWrite, Access { remote_write: true, ..none }, 2),
+            (Right::RemoteRead, Access { remote_read: true, ..none }, 4),
+            (Right::RemoteAtomic, Access { remote_atomic: true, ..none }, 8),
+        ];
+        for (right, access, bits) in rights {
+            assert_eq!(Access::from_verbs(bits), access);
+            for (other, ..) in rights {
+                assert_eq!(access.allows(other), other == right);
+            }
+            assert!(!none.allows(right));
+            assert!(Access::ALL.allows(right));
+        }
+        assert!(none.allows(Right::LocalRead));
+        assert!(!Access::ALL.allows(Right::RemoteInvalidate));
+    }
+
+    #[test]
+    fn an_invalidated_key_is_unknown_but_its_index_stays_taken() {
+        let mut keys = Keys::new(0, 1);
+        let key = keys.insert(registration(0, 1, Access::ALL), None).unwrap();
+        assert!(keys.invalidate(key, 8, true).is_err());
+        assert!(keys.get(key).is_some());
+        assert_eq!(keys.invalidate(key, 7, true), Ok(()));
+        assert!(keys.get(key).is_none());
+        assert_eq!(keys.invalidate(key, 7, true), Err(Refusal::UnknownKey { key }));
+        assert!(keys.insert(registration(0, 1, Access::ALL), None).is_err());
+        assert!(keys.remove(key).is_some());
+        assert!(keys.insert(registration(0, 1, Access::ALL), None).is_ok());
+    }
+
+    #[test]
+    fn a_peer_may_invalidate_only_where_it_is_allowed() {
+        let mut keys = Keys::new(0, 1);
+        let mut region = registration(0, 1, Access::ALL);
+        region.remote_invalidate = false;
+        let key = keys.insert(region, None).unwrap();
+        let right = Right::RemoteInvalidate;
+        assert_eq!(keys.invalidate(key, 7, true), Err(Refusal::Right { key, right }));
+        assert_eq!(keys.invalidate(key, 7, false), Ok(()));
+    }
+
+    #[test]
+    fn reserved_keys_lie_below_the_others_and_stay() {
+        let mut keys = Keys::new(4, 2);
+        keys.insert_reserved(0x300, registration(0, u64::MAX, Access::ALL));
+        assert!(keys.get(0x300).is_some());
+        assert!(keys.remove(0x300).is_none());
+        let key = keys.insert(registration(0, 1, Access::ALL), None).unwrap();
+        assert_eq!(key >> 8, 4);
+        assert_eq!(keys.len(), 1);
+    }
+
+    #[test]
+    fn a_million_keys_are_all_different_and_found() {
+        let mut keys = Keys::new(0, 1_000_000);
+        let mut last = None;
+        for start in 0..1_000_000 {
+            let key = keys.insert(registration(start, 1, Access::ALL), None).unwrap();
+            assert!(last.replace(key) < Some(key));
+            assert_eq!(keys.get(key).map(|found| found.start), Some(start));
+        }
+        assert_eq!(keys.len(), 1_000_000);
     }
 }

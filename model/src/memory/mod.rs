@@ -148,6 +148,15 @@ impl dyn AddressSpace + '_ {
             .ok_or(Fault { address, len: 1 })
     }
 
+    /// Whether a device could read the `len` bytes at `address`.
+    pub fn probe(&self, address: u64, len: usize) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < len {
+            done += self.piece(address, done, len, Direction::FromMemory)?.len();
+        }
+        Ok(())
+    }
+
     fn word(&self, address: u64) -> Result<Window<'_>, Fault> {
         self.piece(address, 0, 8, Direction::ToMemory)
     }

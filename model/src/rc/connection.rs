@@ -1,6 +1,8 @@
 //! One end of a reliable connection.
 
-use super::{Host, Packet, Psn};
+use super::requester::Requester;
+use super::responder::Responder;
+use super::{Failure, Host, Packet, Psn, Status};
 use crate::memory::Access;
 
 /// The most payload bytes of one packet.
@@ -96,20 +98,26 @@ pub enum Progress {
 /// One end of a reliable connection; see [the module](super).
 pub struct Connection {
     attributes: Attributes,
+    responder: Responder,
+    /// From Ready to Send on.
+    requester: Option<Requester>,
+    established: bool,
+    failed: bool,
 }
 
 impl Connection {
-    /// The most packets that one [`advance`](Self::advance) transmits.
+    /// The most packets that each half transmits in one [`advance`](Self::advance).
     pub const BURST: u32 = 16;
 
     /// An end that answers its peer (Ready to Receive).
     pub fn new(attributes: Attributes) -> Self {
-        Connection { attributes }
+        let responder = Responder::new(attributes.expected_psn);
+        Connection { attributes, responder, requester: None, established: false, failed: false }
     }
 
-    /// Lets it send, too (Ready to Send).
+    /// Lets it send, too (Ready to Send). Does nothing the second time.
     pub fn start_sending(&mut self, attributes: SendAttributes) {
-        todo!()
+        self.requester.get_or_insert_with(|| Requester::new(attributes));
     }
 
     /// Changes what the peer may do from now on.
@@ -130,42 +138,92 @@ impl Connection {
     /// Stops taking work requests ([`Host::next_request`]) until it is called with `false`: the
     /// state Send Queue Drained, reached when [`is_drained`](Self::is_drained).
     pub fn set_draining(&mut self, draining: bool) {
-        todo!()
+        if let Some(requester) = &mut self.requester {
+            requester.set_draining(draining);
+        }
     }
 
     /// Whether every work request that was taken has completed.
     pub fn is_drained(&self) -> bool {
-        todo!()
+        self.requester.as_ref().is_none_or(Requester::is_drained)
     }
 
     /// Takes in a packet from the peer. Answers are sent by the next [`advance`](Self::advance), so
     /// that one acknowledgement answers a batch.
     pub fn receive(&mut self, now: u64, packet: &Packet, host: &mut impl Host) {
-        todo!()
+        // The top bit of a partition key is the membership, not the partition.
+        let other_partition = packet.partition_key ^ self.attributes.partition_key;
+        if self.failed || other_partition & 0x7fff != 0 {
+            return;
+        }
+        if !self.established {
+            self.established = true;
+            host.established();
+        }
+        if !packet.opcode.is_response() {
+            self.responder.receive(&self.attributes, packet, host);
+        } else if let Some(requester) = &mut self.requester
+            && let Err(status) = requester.receive(now, &self.attributes, packet, host)
+        {
+            self.request_failed(status, host);
+        }
     }
 
-    /// Does what is due at `now`: answers, timeouts, new work requests; at most
-    /// [`BURST`](Self::BURST) packets.
+    /// Does what is due at `now`: answers, timeouts, new work requests.
     pub fn advance(&mut self, now: u64, host: &mut impl Host) -> Progress {
-        todo!()
+        if self.failed {
+            return Progress::Idle;
+        }
+        let mut answers = Self::BURST;
+        if let Err(cause) = self.responder.advance(&self.attributes, &mut answers, host) {
+            self.stop(cause, host);
+            return Progress::Idle;
+        }
+        let mut requests = Self::BURST;
+        if let Some(requester) = &mut self.requester
+            && let Err(status) = requester.advance(now, &self.attributes, &mut requests, host)
+        {
+            self.request_failed(status, host);
+            return Progress::Idle;
+        }
+        if requests == 0 || self.responder.has_answers() { Progress::More } else { Progress::Idle }
     }
 
     /// The time in nanoseconds at which [`advance`](Self::advance) has something to do even if
     /// nothing happens before.
     pub fn next_deadline(&self) -> Option<u64> {
-        todo!()
+        self.requester.as_ref().and_then(Requester::next_deadline)
     }
 
     /// The owner moves the queue pair to Error. Completes everything that the connection took from
-    /// its host and has not completed with [`Status::WrFlushed`](super::Status::WrFlushed), in
-    /// order; what it never took is the owner's to flush. Packets are ignored from now on. Does
-    /// nothing on a connection that failed already.
+    /// its host and has not completed with [`Status::WrFlushed`], in order; what it never took is
+    /// the owner's to flush. Packets are ignored from now on. Does nothing on a connection that
+    /// failed already.
     pub fn fail(&mut self, host: &mut impl Host) {
-        todo!()
+        if !self.failed {
+            self.stop(Failure::Owner, host);
+        }
     }
 
     /// Whether the connection failed, by itself or by [`fail`](Self::fail).
     pub fn is_failed(&self) -> bool {
-        todo!()
+        self.failed
+    }
+
+    /// The oldest work request failed.
+    fn request_failed(&mut self, status: Status, host: &mut impl Host) {
+        if let Some(requester) = &mut self.requester {
+            requester.fail_front(status, host);
+        }
+        self.stop(Failure::Request(status), host);
+    }
+
+    fn stop(&mut self, cause: Failure, host: &mut impl Host) {
+        self.failed = true;
+        host.failed(cause);
+        if let Some(requester) = &mut self.requester {
+            requester.flush(host);
+        }
+        self.responder.flush(host);
     }
 }

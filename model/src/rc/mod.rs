@@ -1,7 +1,7 @@
 //! The reliable-connected transport (IBTA vol. 1, chapter 9; RoCE v2: annex A17).
 //!
-//! A [`Connection`] is one end: a [requester](requester) that turns work requests into packets and
-//! acknowledgements into completions, and a [responder](responder) that executes the peer's. It
+//! A [`Connection`] is one end: a requester that turns work requests into packets and
+//! acknowledgements into completions, and a responder that executes the peer's. It
 //! knows no rings and no wire. Its [`Host`] gives it work requests and receives, takes completions
 //! and packets, and lends it the device's memory. Time is a number of nanoseconds that the caller
 //! hands in. Nothing is random: the same calls give the same packets.
@@ -17,6 +17,9 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `connection` | [`Connection`]: both halves, and what they are told at the changes of state |
+//! | `requester` | work requests to packets, answers to completions |
+//! | `responder` | the peer's packets to memory, receives and answers |
 //! | `psn` | [`Psn`]: 24-bit packet sequence numbers |
 //! | `packet` | [`Packet`], [`Opcode`], the extension headers |
 //! | `wire` | packets as bytes |
@@ -27,8 +30,8 @@ mod connection;
 mod host;
 mod packet;
 mod psn;
-pub mod requester;
-pub mod responder;
+mod requester;
+mod responder;
 mod timers;
 mod wire;
 

@@ -2,6 +2,7 @@
 
 use super::Psn;
 use crate::memory::Payload;
+use std::fmt;
 
 /// A packet: base transport header, the extension headers that its opcode asks for, and payload.
 #[derive(Clone)]
@@ -163,10 +164,77 @@ pub struct AtomicEth {
     pub compare: u64,
 }
 
+impl fmt::Display for Packet {
+    /// One line: everything but the payload's bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} to QP {:#x} psn {}", self.opcode, self.destination, self.psn)?;
+        match self.headers {
+            Headers::Plain => {}
+            Headers::Immediate(word) => write!(f, " immediate {word:#x}")?,
+            Headers::Invalidate(key) => write!(f, " invalidate {key:#x}")?,
+            Headers::Remote(reth) => write!(f, " {reth}")?,
+            Headers::RemoteImmediate(reth, word) => write!(f, " {reth} immediate {word:#x}")?,
+            Headers::Ack(aeth) => write!(f, " {aeth}")?,
+            Headers::AtomicAck(aeth, was) => write!(f, " {aeth} was {was:#x}")?,
+            Headers::Atomic(AtomicEth { address, rkey, swap_add, compare }) => {
+                write!(f, " at {address:#x} key {rkey:#x} {swap_add:#x} {compare:#x}")?;
+            }
+        }
+        if !self.payload.is_empty() {
+            write!(f, " payload {}", self.payload.len())?;
+        }
+        let flags = [(self.ack_request, " ack?"), (self.solicited, " solicited")];
+        flags.iter().filter(|flag| flag.0).try_for_each(|flag| f.write_str(flag.1))
+    }
+}
+
+impl fmt::Display for Reth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {:#x} key {:#x} length {}", self.address, self.rkey, self.length)
+    }
+}
+
+impl fmt::Display for Aeth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} msn {}", self.syndrome, self.message_sequence)
+    }
+}
+
 impl Opcode {
     /// From the opcode byte of a base transport header.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        todo!()
+        use Opcode::*;
+        const ALL: [Opcode; 23] = [
+            SendFirst,
+            SendMiddle,
+            SendLast,
+            SendLastImmediate,
+            SendOnly,
+            SendOnlyImmediate,
+            WriteFirst,
+            WriteMiddle,
+            WriteLast,
+            WriteLastImmediate,
+            WriteOnly,
+            WriteOnlyImmediate,
+            ReadRequest,
+            ReadResponseFirst,
+            ReadResponseMiddle,
+            ReadResponseLast,
+            ReadResponseOnly,
+            Acknowledge,
+            AtomicAcknowledge,
+            CompareSwap,
+            FetchAdd,
+            SendLastInvalidate,
+            SendOnlyInvalidate,
+        ];
+        // 0x15 is reserved.
+        match byte {
+            0x00..=0x14 => Some(ALL[usize::from(byte)]),
+            0x16..=0x17 => Some(ALL[usize::from(byte) - 1]),
+            _ => None,
+        }
     }
 
     /// Its extension headers.
@@ -188,6 +256,33 @@ impl Opcode {
     /// Whether it goes from responder to requester.
     pub fn is_response(self) -> bool {
         matches!(self as u8, 0x0d..=0x12)
+    }
+}
+
+impl Syndrome {
+    /// The byte: a kind in bits 6 and 5, a value in bits 4 to 0. Values wider than that lose their
+    /// high bits.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            Syndrome::Ack { credits } => credits & 0x1f,
+            Syndrome::RnrNak { timer } => 0x20 | timer & 0x1f,
+            Syndrome::Nak(code) => 0x60 | code as u8,
+            Syndrome::Reserved(byte) => byte,
+        }
+    }
+
+    /// From the byte.
+    pub fn from_byte(byte: u8) -> Self {
+        let value = byte & 0x1f;
+        match (byte >> 5, value) {
+            (0, credits) => Syndrome::Ack { credits },
+            (1, timer) => Syndrome::RnrNak { timer },
+            (3, 0) => Syndrome::Nak(NakCode::SequenceError),
+            (3, 1) => Syndrome::Nak(NakCode::InvalidRequest),
+            (3, 2) => Syndrome::Nak(NakCode::RemoteAccess),
+            (3, 3) => Syndrome::Nak(NakCode::RemoteOperational),
+            _ => Syndrome::Reserved(byte),
+        }
     }
 }
 
