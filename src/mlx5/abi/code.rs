@@ -44,16 +44,16 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number, if there is one.
-            #[allow(non_upper_case_globals)]
+            #[inline]
             pub const fn from_code(code: $repr) -> Option<$name> {
-                $(const $variant: $repr = $name::$variant as $repr;)*
                 match code {
-                    $($variant => Some($name::$variant),)*
+                    $(code if code == $name::$variant as $repr => Some($name::$variant),)*
                     _ => None,
                 }
             }
 
             /// The variant's number.
+            #[inline]
             pub const fn code(self) -> $repr {
                 self as $repr
             }
@@ -62,6 +62,7 @@ macro_rules! codes {
         impl TryFrom<$repr> for $name {
             type Error = $crate::mlx5::abi::Unknown;
 
+            #[inline]
             fn try_from(code: $repr) -> Result<Self, $crate::mlx5::abi::Unknown> {
                 Self::from_code(code)
                     .ok_or($crate::mlx5::abi::Unknown { what: $what, value: code.into() })
@@ -69,6 +70,7 @@ macro_rules! codes {
         }
 
         impl From<$name> for $repr {
+            #[inline]
             fn from(value: $name) -> $repr {
                 value.code()
             }
@@ -78,7 +80,7 @@ macro_rules! codes {
     (
         $(#[$meta:meta])*
         pub enum $name:ident: $repr:ident, else $other:ident {
-            $($(#[$variant_meta:meta])* $variant:ident = $value:expr, $symbol:literal;)*
+            $($(#[$variant_meta:meta])* $variant:ident = $value:literal, $symbol:literal;)*
         }
     ) => {
         $(#[$meta])*
@@ -94,16 +96,16 @@ macro_rules! codes {
             pub const SYMBOLS: &'static [($name, &'static str)] = &[$(($name::$variant, $symbol)),*];
 
             /// The variant with this number.
-            #[allow(non_upper_case_globals)]
+            #[inline]
             pub const fn from_code(code: $repr) -> $name {
-                $(const $variant: $repr = $value;)*
                 match code {
-                    $($variant => $name::$variant,)*
+                    $($value => $name::$variant,)*
                     other => $name::$other(other),
                 }
             }
 
             /// The variant's number.
+            #[inline]
             pub const fn code(self) -> $repr {
                 match self {
                     $($name::$variant => $value,)*
@@ -113,12 +115,14 @@ macro_rules! codes {
         }
 
         impl From<$repr> for $name {
+            #[inline]
             fn from(code: $repr) -> $name {
                 $name::from_code(code)
             }
         }
 
         impl From<$name> for $repr {
+            #[inline]
             fn from(value: $name) -> $repr {
                 value.code()
             }

@@ -56,6 +56,7 @@ pub enum CompletionFormat {
 }
 
 impl CompletionFormat {
+    #[inline(always)]
     const fn from_bits(bits: u8) -> Self {
         match bits {
             0 => Self::Plain,
@@ -75,19 +76,24 @@ impl CompletionFormat {
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct OpcodeOwner {
     /// The NIC's pass over the ring, modulo 2 (`MLX5_CQE_OWNER_MASK`): false on the first.
+    #[inline(always)]
     pub owner: bool,
     /// The sender asked for an event.
+    #[inline(always)]
     pub solicited: bool,
     /// Where scattered data is.
+    #[inline(always)]
     #[bits(2)]
     pub format: CompletionFormat,
     /// The number of a [`CompletionOpcode`].
-    #[bits(4)]
+    #[inline(always)]
+    #[bits(4, access = RO)]
     pub opcode: u8,
 }
 
 impl OpcodeOwner {
     /// What software fills a fresh ring with. The opcode makes it no completion in either pass.
+    /// (Zeroes would be one in the first.)
     pub const FRESH: OpcodeOwner = OpcodeOwner::from_bits(0xf1);
 
     /// Whether the NIC has written the completion in the pass where it writes `owner`. `owner` is
@@ -95,6 +101,13 @@ impl OpcodeOwner {
     #[inline(always)]
     pub const fn is_new(self, owner: bool) -> bool {
         self.owner() == owner && self.opcode() != CompletionOpcode::Invalid as u8
+    }
+
+    /// The same, reporting `kind`.
+    #[inline(always)]
+    pub const fn with_kind(self, kind: CompletionOpcode) -> Self {
+        let below = self.0 % (1 << Self::OPCODE_OFFSET);
+        OpcodeOwner(below | (kind as u8) << Self::OPCODE_OFFSET)
     }
 
     /// What the completion reports.
@@ -110,6 +123,7 @@ impl OpcodeOwner {
 pub struct UserIndexWord {
     /// The user index that the queue pair (or shared receive queue) was made with, in completions
     /// of version 1; a shared receive queue's number in version 0.
+    #[inline(always)]
     #[bits(24)]
     pub user_index: U24,
     /// Not specified.
@@ -122,9 +136,11 @@ pub struct UserIndexWord {
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct QueueWord {
     /// The queue pair's number.
+    #[inline(always)]
     #[bits(24)]
     pub queue_pair: U24,
     /// For an entry of the send ring, the number of its [`Opcode`](super::wqe::Opcode).
+    #[inline(always)]
     pub opcode: u8,
 }
 

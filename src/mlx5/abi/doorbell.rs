@@ -44,9 +44,18 @@ layout!(QueuePairRecord: size 8, align 1, { receive: 0, send: 4 });
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CounterWord {
     /// The counter.
+    #[inline(always)]
     pub counter: u16,
     /// 0.
     pub reserved: u16,
+}
+
+impl CounterWord {
+    /// The word with this counter.
+    #[inline(always)]
+    pub const fn of(counter: u16) -> Self {
+        CounterWord(U32::new((counter as u32) << Self::COUNTER_OFFSET))
+    }
 }
 
 /// The doorbell record of a completion queue.
@@ -84,6 +93,14 @@ pub struct ConsumerWord {
     pub reserved: u8,
 }
 
+impl ConsumerWord {
+    /// The word with this index.
+    #[inline(always)]
+    pub const fn of(index: U24) -> Self {
+        ConsumerWord(U32::new(index.get() << Self::INDEX_OFFSET))
+    }
+}
+
 /// The word that arms a completion queue: in its record, and in the register's doorbell.
 #[bitfield(u32, repr = U32, from = U32::new, into = U32::get)]
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -103,17 +120,31 @@ pub struct ArmWord {
     __: u8,
 }
 
+impl ArmWord {
+    /// The word with these fields.
+    #[inline(always)]
+    pub const fn of(consumer: U24, solicited_only: bool, sequence: ArmSequence) -> Self {
+        ArmWord(U32::new(
+            consumer.get() << Self::CONSUMER_OFFSET
+                | (solicited_only as u32) << Self::SOLICITED_ONLY_OFFSET
+                | (sequence.get() as u32) << Self::SEQUENCE_OFFSET,
+        ))
+    }
+}
+
 /// A count of events modulo 4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ArmSequence(u8);
 
 impl ArmSequence {
     /// `events` modulo 4.
+    #[inline(always)]
     pub const fn of(events: u32) -> Self {
         ArmSequence((events % 4) as u8)
     }
 
     /// The number, from 0 to 3.
+    #[inline(always)]
     pub const fn get(self) -> u8 {
         self.0 % 4
     }
@@ -160,6 +191,14 @@ pub struct CompletionQueueWord {
     pub number: U24,
     /// 0.
     pub reserved: u8,
+}
+
+impl CompletionQueueWord {
+    /// The word with this number.
+    #[inline(always)]
+    pub const fn of(number: U24) -> Self {
+        CompletionQueueWord(U32::new(number.get() << Self::NUMBER_OFFSET))
+    }
 }
 
 /// What is stored to a register to announce send entries: the first 8 bytes of the last posted

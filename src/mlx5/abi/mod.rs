@@ -11,10 +11,16 @@
 //! | [`driver`] | what the mlx5 driver adds to those commands | the host's |
 //!
 //! Every type is plain bytes: [`zerocopy`] turns bytes into it and it into bytes with no unsafe
-//! code, any bytes are a value, and no constructor or accessor of a segment, completion or doorbell
-//! can panic. A field whose bytes may hold something that no specification names is a number with
-//! a fallible conversion beside it. Sizes, offsets and alignments are checked when this crate
-//! compiles; `tests/abi_golden.rs` checks them again against the C headers they come from.
+//! code, and any bytes are a value. A field whose bytes may hold something that no specification
+//! names is a number with a fallible conversion beside it, or an enum with a variant for the rest.
+//!
+//! The constructors and accessors cannot panic, and those that posting and polling need are always
+//! inlined. The `with_` and `set_` methods of bit fields are for the rest: they panic for a value
+//! that needs more bits than its field has (where the field's type, such as [`U24`] or an enum,
+//! does not rule that out), and a call of them from another crate may stay a call.
+//!
+//! Sizes, offsets and alignments are checked when this crate compiles, and `tests/abi_golden.rs`
+//! checks them, and what the types encode, against the C headers that they come from.
 
 #[macro_use]
 mod code;
@@ -45,22 +51,26 @@ impl U24 {
     }
 
     /// The low 24 bits of `value`.
+    #[inline(always)]
     pub const fn truncate(value: u32) -> U24 {
         U24(value & Self::MAX.0)
     }
 
     /// The number.
+    #[inline(always)]
     pub const fn get(self) -> u32 {
         // The mask changes nothing, and lets the compiler see that the bound holds.
         self.0 & Self::MAX.0
     }
 
     /// As a bit field reads it.
+    #[inline(always)]
     pub(crate) const fn from_bits(bits: u32) -> U24 {
         U24::truncate(bits)
     }
 
     /// As a bit field writes it.
+    #[inline(always)]
     pub(crate) const fn into_bits(self) -> u32 {
         self.get()
     }

@@ -72,6 +72,16 @@ pub struct OpcodeWord {
     pub modifier: u8,
 }
 
+impl OpcodeWord {
+    /// The word of an entry that starts at slot `index`.
+    #[inline(always)]
+    pub const fn of(opcode: Opcode, index: u16) -> Self {
+        OpcodeWord(U32::new(
+            (opcode as u32) << Self::OPCODE_OFFSET | (index as u32) << Self::INDEX_OFFSET,
+        ))
+    }
+}
+
 /// The second word of a control segment: the entry's queue pair and size.
 #[bitfield(u32, repr = U32, from = U32::new, into = U32::get)]
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -82,6 +92,17 @@ pub struct EntrySize {
     /// The queue pair's number.
     #[bits(24)]
     pub queue_pair: U24,
+}
+
+impl EntrySize {
+    /// The word of an entry with so many segments.
+    #[inline(always)]
+    pub const fn of(queue_pair: U24, segments: u8) -> Self {
+        EntrySize(U32::new(
+            (segments as u32) << Self::SEGMENTS_OFFSET
+                | queue_pair.get() << Self::QUEUE_PAIR_OFFSET,
+        ))
+    }
 }
 
 /// The flags byte of a control segment (`fm_ce_se`): fence mode, completion mode, solicited event.
@@ -100,6 +121,18 @@ pub struct ControlFlags {
     /// What the entry waits for.
     #[bits(3)]
     pub fence: FenceMode,
+}
+
+impl ControlFlags {
+    /// The byte with these fields.
+    #[inline(always)]
+    pub const fn of(completion: CompletionMode, solicited: bool, fence: FenceMode) -> Self {
+        ControlFlags(
+            (solicited as u8) << Self::SOLICITED_OFFSET
+                | (completion as u8) << Self::COMPLETION_OFFSET
+                | (fence as u8) << Self::FENCE_OFFSET,
+        )
+    }
 }
 
 /// When an entry writes a completion. The numbers are those of the field's 2 bits; the C names
@@ -223,8 +256,8 @@ impl ControlSegment {
         immediate: u32,
     ) -> Self {
         ControlSegment {
-            opmod_idx_opcode: OpcodeWord::new().with_opcode(opcode as u8).with_index(index),
-            qpn_ds: EntrySize::new().with_queue_pair(queue_pair).with_segments(segments),
+            opmod_idx_opcode: OpcodeWord::of(opcode, index),
+            qpn_ds: EntrySize::of(queue_pair, segments),
             signature: 0,
             dci_stream_channel_id: U16::new(0),
             fm_ce_se: flags,
@@ -400,7 +433,7 @@ impl DataSegment {
 #[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct InlineHeader {
     /// The number of bytes that follow.
-    #[bits(31)]
+    #[bits(31, access = RO)]
     pub length: u32,
     /// Says that data follows, and not an address (`MLX5_INLINE_SEG`).
     pub inline: bool,
@@ -415,7 +448,7 @@ impl InlineHeader {
     /// The header of `length` bytes. 16 bits are enough for whatever fits an entry.
     #[inline(always)]
     pub const fn of(length: u16) -> Self {
-        InlineHeader::new().with_inline(true).with_length(length as u32)
+        InlineHeader(U32::new(Self::FLAG | length as u32))
     }
 }
 

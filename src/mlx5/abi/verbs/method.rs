@@ -14,7 +14,7 @@ pub struct Method {
     pub method: u16,
 }
 
-/// Numbers from here on are the driver's own (`UVERBS_ID_DRIVER_NS`).
+/// Numbers from here on are the driver's own (`1 << UVERBS_ID_NS_SHIFT`).
 pub const DRIVER_NAMESPACE: u16 = 1 << 12;
 
 /// The driver's part of a command's input (`UVERBS_ATTR_UHW_IN`): an attribute of every method
@@ -147,7 +147,7 @@ pub mod get_context {
     numbers! { u16;
         /// The number of completion vectors: 4 bytes of output.
         NUM_COMP_VECTORS = 0, "UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS";
-        /// What the kernel supports (`enum ib_uverbs_core_support`): 8 bytes of output.
+        /// [`CoreSupport`](super::super::CoreSupport): 8 bytes of output.
         CORE_SUPPORT = 1, "UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT";
     }
 }

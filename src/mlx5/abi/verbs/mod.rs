@@ -5,6 +5,7 @@
 //! | [`ioctl`] | the call itself: a header and its attributes |
 //! | [`method`] | the methods, and the attributes of each |
 //! | [`write`](mod@write) | the older commands, which one method invokes; their requests and answers |
+//! | [`device`] | answers about the device |
 //! | [`qp`] | requests, answers and numbers of queue pairs |
 //! | [`port`] | answers and numbers of ports and global identifiers |
 //!
@@ -12,6 +13,7 @@
 //! `rdma/ib_user_ioctl_verbs.h` and `rdma/ib_user_verbs.h`. In the host's byte order, but for the
 //! fields that say otherwise. Fields have the headers' names.
 
+pub mod device;
 pub mod ioctl;
 pub mod method;
 pub mod port;
@@ -47,4 +49,15 @@ pub struct AccessFlags {
     pub relaxed_ordering: bool,
     #[bits(11)]
     __: u16,
+}
+
+/// What the kernel supports (`enum ib_uverbs_core_support`).
+#[bitfield(u64)]
+#[derive(PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct CoreSupport {
+    /// Access flags from [`AccessFlags::relaxed_ordering`] on, which a kernel or NIC that does not
+    /// know them ignores. An older kernel refuses them.
+    pub optional_mr_access: bool,
+    #[bits(63)]
+    __: u64,
 }

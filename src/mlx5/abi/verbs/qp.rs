@@ -296,7 +296,7 @@ layout!(QpDest: size 32, align 4, {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct ModifyQp {
     /// The way to the peer.
     pub dest: QpDest,
@@ -352,7 +352,7 @@ pub struct ModifyQp {
     pub reserved: [u8; 2],
 }
 
-layout!(ModifyQp: size 112, align 4, {
+layout!(ModifyQp: size 112, align 8, {
     dest: 0, alt_dest: 32, qp_handle: 64, attr_mask: 68, qkey: 72, rq_psn: 76, sq_psn: 80,
     dest_qp_num: 84, qp_access_flags: 88, pkey_index: 92, alt_pkey_index: 94, qp_state: 96,
     cur_qp_state: 97, path_mtu: 98, path_mig_state: 99, en_sqd_async_notify: 100,
@@ -374,7 +374,7 @@ pub struct ExModifyQp {
     pub reserved: u32,
 }
 
-layout!(ExModifyQp: size 120, align 4, { base: 0, rate_limit: 112, reserved: 116 });
+layout!(ExModifyQp: size 120, align 8, { base: 0, rate_limit: 112, reserved: 116 });
 
 /// The answer to a change (`struct ib_uverbs_ex_modify_qp_resp`).
 #[derive(
@@ -410,7 +410,7 @@ layout!(QueryQp: size 16, align 8, { response: 0, qp_handle: 8, attr_mask: 12 })
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct QueryQpResp {
     /// The way to the peer.
     pub dest: QpDest,
@@ -474,7 +474,7 @@ pub struct QueryQpResp {
     pub reserved: [u8; 5],
 }
 
-layout!(QueryQpResp: size 128, align 4, {
+layout!(QueryQpResp: size 128, align 8, {
     dest: 0, alt_dest: 32, max_send_wr: 64, max_recv_wr: 68, max_send_sge: 72, max_recv_sge: 76,
     max_inline_data: 80, qkey: 84, rq_psn: 88, sq_psn: 92, dest_qp_num: 96, qp_access_flags: 100,
     pkey_index: 104, alt_pkey_index: 106, qp_state: 108, cur_qp_state: 109, path_mtu: 110,

@@ -6,6 +6,8 @@
 //! From Linux's `rdma/mlx5-abi.h`, `rdma/mlx5_user_ioctl_cmds.h` and
 //! `rdma/mlx5_user_ioctl_verbs.h`. In the host's byte order. Fields have the headers' names.
 
+pub mod device;
+
 use super::verbs::method::{DRIVER_NAMESPACE, Method};
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -38,7 +40,8 @@ pub struct AllocUcontextFlags {
 )]
 #[repr(C)]
 pub struct AllocUcontextReqV2 {
-    /// The number of send registers to have at once; at least 1 even with [`LibCaps::dyn_uar`].
+    /// The number of send registers to have at once. With [`LibCaps::dyn_uar`], only that it
+    /// is more than the next field counts.
     pub total_num_bfregs: u32,
     /// How many of them are for one queue pair each.
     pub num_low_latency_bfregs: u32,

@@ -1,0 +1,310 @@
+//! What a peer needs to know to connect.
+
+use core::fmt;
+
+/// The link layer of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum LinkLayer {
+    /// Ethernet: RoCE v2. Every packet carries a global route header.
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+impl fmt::Display for LinkLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkLayer::Ethernet => "Ethernet",
+            LinkLayer::InfiniBand => "InfiniBand",
+        })
+    }
+}
+
+/// The most bytes that a packet of a connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[repr(u8)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// The number of bytes.
+    pub const fn bytes(self) -> u32 {
+        128 << self as u32
+    }
+
+    /// The MTU with the specification's number `code`, from 1 to 5.
+    pub const fn from_code(code: u8) -> Option<Mtu> {
+        Some(match code {
+            1 => Mtu::B256,
+            2 => Mtu::B512,
+            3 => Mtu::B1024,
+            4 => Mtu::B2048,
+            5 => Mtu::B4096,
+            _ => return None,
+        })
+    }
+}
+
+/// What a peer needs to know of a queue pair to connect to it. Exchanged by any means the engine
+/// likes, as [bytes](Endpoint::to_bytes) or through serde.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Bytes", into = "Bytes"))]
+pub struct Endpoint {
+    pub(crate) link: LinkLayer,
+    pub(crate) mtu: Mtu,
+    pub(crate) read_depth: u8,
+    pub(crate) lid: u16,
+    pub(crate) queue_pair: u32,
+    pub(crate) packet_sequence: u32,
+    pub(crate) gid: [u8; 16],
+}
+
+/// An endpoint's bytes, as a serde value.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Bytes([u8; Endpoint::BYTES]);
+
+#[cfg(feature = "serde")]
+impl TryFrom<Bytes> for Endpoint {
+    type Error = EndpointError;
+
+    fn try_from(bytes: Bytes) -> Result<Self, EndpointError> {
+        Endpoint::from_bytes(&bytes.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Endpoint> for Bytes {
+    fn from(endpoint: Endpoint) -> Self {
+        Bytes(endpoint.to_bytes())
+    }
+}
+
+/// Bytes that are no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// They are not as many as an endpoint has.
+    Length {
+        /// Bytes given.
+        given: usize,
+    },
+    /// They are of another version of the format, or of something else.
+    Version {
+        /// The version byte.
+        given: u8,
+    },
+    /// A field holds what it cannot.
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        given: u32,
+        /// The least it can hold.
+        least: u32,
+        /// The most it can hold.
+        most: u32,
+    },
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndpointError::Length { given } => {
+                write!(f, "an endpoint is {} bytes, and {given} were given", Endpoint::BYTES)
+            }
+            EndpointError::Version { given } => write!(
+                f,
+                "the endpoint's version is {given:#04x}, and this library knows {:#04x}",
+                Endpoint::VERSION
+            ),
+            EndpointError::Field { field, given, least, most } => {
+                write!(f, "the endpoint's {field} is {given}, and must be from {least} to {most}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for EndpointError {}
+
+/// Packet sequence numbers and queue pair numbers have 24 bits.
+const MAX_24: u32 = (1 << 24) - 1;
+
+impl Endpoint {
+    /// The size of [`to_bytes`](Self::to_bytes)' answer.
+    pub const BYTES: usize = 32;
+
+    /// The version of the format of those bytes.
+    pub const VERSION: u8 = 0xd1;
+
+    /// The port's link layer.
+    pub const fn link(&self) -> LinkLayer {
+        self.link
+    }
+
+    /// The port's MTU. A connection uses the smaller of its two ports' MTUs.
+    pub const fn mtu(&self) -> Mtu {
+        self.mtu
+    }
+
+    /// How many reads and atomics of the peer the queue pair answers at once. 0 for none.
+    pub const fn read_depth(&self) -> u8 {
+        self.read_depth
+    }
+
+    /// The port's local identifier; 0 on Ethernet.
+    pub const fn lid(&self) -> u16 {
+        self.lid
+    }
+
+    /// The queue pair's number, of 24 bits.
+    pub const fn queue_pair(&self) -> u32 {
+        self.queue_pair
+    }
+
+    /// The sequence number of the first packet that the queue pair will send, of 24 bits.
+    pub const fn packet_sequence(&self) -> u32 {
+        self.packet_sequence
+    }
+
+    /// The port's global identifier.
+    pub const fn gid(&self) -> [u8; 16] {
+        self.gid
+    }
+
+    /// The endpoint as bytes, to be sent to the peer. Numbers are big-endian.
+    ///
+    /// | byte | holds |
+    /// |---|---|
+    /// | 0 | [`VERSION`](Self::VERSION) |
+    /// | 1 | 0 for Ethernet, 1 for InfiniBand |
+    /// | 2 | the MTU's number |
+    /// | 3 | the read depth |
+    /// | 4..6 | the local identifier |
+    /// | 6..8 | 0 |
+    /// | 8..12 | the queue pair |
+    /// | 12..16 | the packet sequence number |
+    /// | 16..32 | the global identifier |
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = Self::VERSION;
+        bytes[1] = match self.link {
+            LinkLayer::Ethernet => 0,
+            LinkLayer::InfiniBand => 1,
+        };
+        bytes[2] = self.mtu as u8;
+        bytes[3] = self.read_depth;
+        bytes[4..6].copy_from_slice(&self.lid.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.queue_pair.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.packet_sequence.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.gid);
+        bytes
+    }
+
+    /// The endpoint that a peer sent as [`to_bytes`](Self::to_bytes). The bytes are not trusted.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Endpoint, EndpointError> {
+        let length = EndpointError::Length { given: bytes.len() };
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().map_err(|_| length)?;
+        let [version, link, mtu, read_depth, l0, l1, z0, z1, rest @ ..] = bytes;
+        let [q0, q1, q2, q3, p0, p1, p2, p3, gid @ ..] = rest;
+        if *version != Self::VERSION {
+            return Err(EndpointError::Version { given: *version });
+        }
+        let field = |field, given, least, most| {
+            if (least..=most).contains(&given) {
+                Ok(given)
+            } else {
+                Err(EndpointError::Field { field, given, least, most })
+            }
+        };
+        let link = match field("link layer", (*link).into(), 0, 1)? {
+            0 => LinkLayer::Ethernet,
+            _ => LinkLayer::InfiniBand,
+        };
+        let mtu = Mtu::from_code(*mtu).ok_or(EndpointError::Field {
+            field: "MTU",
+            given: (*mtu).into(),
+            least: Mtu::B256 as u32,
+            most: Mtu::B4096 as u32,
+        })?;
+        field("reserved field", u16::from_be_bytes([*z0, *z1]).into(), 0, 0)?;
+        let queue_pair = u32::from_be_bytes([*q0, *q1, *q2, *q3]);
+        let packet_sequence = u32::from_be_bytes([*p0, *p1, *p2, *p3]);
+        Ok(Endpoint {
+            link,
+            mtu,
+            read_depth: *read_depth,
+            lid: u16::from_be_bytes([*l0, *l1]),
+            // 0 and 1 are the fabric's own management queue pairs.
+            queue_pair: field("queue pair", queue_pair, 2, MAX_24)?,
+            packet_sequence: field("packet sequence number", packet_sequence, 0, MAX_24)?,
+            gid: *gid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            link: LinkLayer::InfiniBand,
+            mtu: Mtu::B2048,
+            read_depth: 16,
+            lid: 0x1234,
+            queue_pair: 0xabcdef,
+            packet_sequence: 0xffffff,
+            gid: *b"sixteen bytes...",
+        }
+    }
+
+    #[test]
+    fn an_endpoint_comes_back_from_its_bytes() {
+        let bytes = endpoint().to_bytes();
+        assert_eq!(Endpoint::from_bytes(&bytes), Ok(endpoint()));
+        assert_eq!(
+            bytes[..16],
+            [0xd1, 1, 4, 16, 0x12, 0x34, 0, 0, 0, 0xab, 0xcd, 0xef, 0, 255, 255, 255]
+        );
+    }
+
+    #[test]
+    fn wrong_bytes_are_refused_with_the_field_and_its_bounds() {
+        let refused = |at: usize, value: u8| {
+            let mut bytes = endpoint().to_bytes();
+            bytes[at] = value;
+            Endpoint::from_bytes(&bytes).unwrap_err()
+        };
+        assert_eq!(refused(0, 0), EndpointError::Version { given: 0 });
+        let field = |field, given, least, most| EndpointError::Field { field, given, least, most };
+        assert_eq!(refused(1, 2), field("link layer", 2, 0, 1));
+        assert_eq!(refused(2, 0), field("MTU", 0, 1, 5));
+        assert_eq!(refused(2, 6), field("MTU", 6, 1, 5));
+        assert_eq!(refused(7, 1), field("reserved field", 1, 0, 0));
+        assert_eq!(refused(8, 1), field("queue pair", 0x01abcdef, 2, 0xffffff));
+        assert_eq!(refused(12, 1), field("packet sequence number", 0x01ffffff, 0, 0xffffff));
+        for given in [0, 31, 33] {
+            assert_eq!(
+                Endpoint::from_bytes(&[0xd1; 33][..given]),
+                Err(EndpointError::Length { given })
+            );
+        }
+        assert_eq!(refused(2, 6).to_string(), "the endpoint's MTU is 6, and must be from 1 to 5");
+    }
+
+    use alloc::string::ToString;
+}

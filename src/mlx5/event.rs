@@ -1,0 +1,249 @@
+//! Events: what a NIC reports besides completions, and that an armed completion queue has one.
+
+use super::Nic;
+use super::abi::event::{AsyncEvent, AsyncEventType, CompEvent};
+use super::abi::verbs::method;
+use super::abi::verbs::write::{self, WriteCommand};
+use super::call::Call;
+use super::context::Context;
+use crate::completion::QueuePairIndex;
+use crate::error::Error;
+use alloc::sync::Arc;
+use core::fmt;
+use core::time::Duration;
+use doorbell_hal::Errno;
+use doorbell_hal::uverbs::{EventFiles, Uverbs};
+use heapless::Vec;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// The most events that one [`EventChannel::wait`] answers.
+pub const EVENTS: usize = 16;
+
+/// What a NIC reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// An armed completion queue has a completion. It has to be armed again for another event.
+    Completion(CompletionQueueId),
+    /// A completion queue failed: it was overrun, say.
+    CompletionQueueFailed(CompletionQueueId),
+    /// Something happened to a queue pair.
+    QueuePair {
+        /// Which.
+        queue_pair: QueuePairIndex,
+        /// What.
+        event: QueuePairEvent,
+    },
+    /// Something happened to the port.
+    Port(PortEvent),
+    /// The NIC failed, or was taken away. Nothing completes any more.
+    DeviceFailed,
+    /// Something that this library does not know.
+    Unknown {
+        /// The number of the event (`enum ibv_event_type`).
+        number: u32,
+        /// What it is about, as the kernel says.
+        element: u64,
+    },
+}
+
+/// What happened to a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueuePairEvent {
+    /// It failed. Its requests and receives complete as flushed.
+    Failed,
+    /// It refused a malformed request of its peer, and failed.
+    RequestError,
+    /// It refused a request of its peer for want of rights, and failed.
+    AccessError,
+    /// A packet arrived before it was ready to send.
+    CommunicationEstablished,
+    /// Its send queue has drained.
+    SendQueueDrained,
+    /// It has failed, and has taken its last entry of a shared receive queue.
+    LastEntryReached,
+    /// Its connection moved to its other path.
+    PathMigrated,
+    /// Its connection could not move to its other path.
+    PathMigrationFailed,
+}
+
+/// What happened to the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PortEvent {
+    /// It came up.
+    Active,
+    /// It went down.
+    Down,
+    /// Its local identifier changed.
+    LidChanged,
+    /// Its global identifiers changed.
+    GidChanged,
+    /// Its partition table changed.
+    PartitionKeysChanged,
+    /// Its subnet manager changed.
+    SubnetManagerChanged,
+    /// The subnet manager asks clients to register again.
+    Reregister,
+}
+
+/// Names a completion queue among all that its NIC ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CompletionQueueId(pub(super) u64);
+
+/// Where events arrive: of the completion queues that were made with it, of their queue pairs, and
+/// of the port.
+///
+/// One thread at a time waits. Under `std` it can be polled for reading (`AsFd`): when it can be
+/// read, [`wait`](Self::wait) has something to answer at once.
+pub struct EventChannel<V: Uverbs> {
+    pub(super) shared: Arc<Channel<V>>,
+}
+
+/// A channel as the completion queues made with it hold it.
+pub(super) struct Channel<V: Uverbs> {
+    pub(super) context: Arc<Context<V>>,
+    files: V::EventFiles,
+    /// The kernel's descriptors of the files, to be named in calls. `files` owns them.
+    pub(super) completion: i32,
+    pub(super) asynchronous: i32,
+}
+
+impl<V: Uverbs> Nic<V> {
+    /// Makes a channel for events.
+    pub fn event_channel(&self) -> Result<EventChannel<V>, Error> {
+        let verbs = &self.context.verbs;
+        let request = write::CreateCompChannel::new_zeroed();
+        let mut response = write::CreateCompChannelResp::new_zeroed();
+        let command = WriteCommand::CreateCompChannel;
+        let call = Call::write("CREATE_COMP_CHANNEL", command, &request, &mut response);
+        // SAFETY: K2: the call hands no memory to the device.
+        unsafe { call.make(verbs) }?;
+        let completion = response.fd as i32;
+
+        let attribute = method::async_event_alloc::FD_HANDLE;
+        let call = Call::new("ASYNC_EVENT_ALLOC", method::async_event::ALLOC).new_handle(attribute);
+        // SAFETY: K2: the call hands no memory to the device.
+        let answer = unsafe { call.make(verbs) };
+        let asynchronous = answer.as_ref().map_or(-1, |answer| answer.handle(attribute) as i32);
+
+        // Taken even if the second call failed, so that the first one's file is closed.
+        // SAFETY: K3: the descriptors just came out of the calls; -1 stands for none.
+        let files = unsafe { verbs.event_files(completion, asynchronous) };
+        answer?;
+        let files = files.map_err(self.context.refused("setting the event files up"))?;
+        let context = self.context.clone();
+        Ok(EventChannel { shared: Arc::new(Channel { context, files, completion, asynchronous }) })
+    }
+}
+
+impl<V: Uverbs> EventChannel<V> {
+    /// The events since the last wait, once there is one; none if none came within `timeout`, or if
+    /// a signal came first. Those past [`EVENTS`] are left for the next wait.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Vec<Event, EVENTS>, Error> {
+        let mut events = Vec::new();
+        self.take(&mut events)?;
+        if events.is_empty() {
+            let waited = self.shared.files.wait(timeout);
+            waited.map_err(self.shared.context.refused("waiting for events"))?;
+            self.take(&mut events)?;
+        }
+        Ok(events)
+    }
+
+    /// Takes the events that are there.
+    fn take(&mut self, events: &mut Vec<Event, EVENTS>) -> Result<(), Error> {
+        let Channel { files, context, .. } = &*self.shared;
+        while !events.is_full() {
+            let mut record = AsyncEvent::new_zeroed();
+            let read = files.read_asynchronous(record.as_mut_bytes());
+            if !self.read_whole("an asynchronous event", read, size_of_val(&record))? {
+                break;
+            }
+            let _room = events.push(asynchronous(&record));
+        }
+        while !events.is_full() {
+            let mut record = CompEvent::new_zeroed();
+            let read = files.read_completion(record.as_mut_bytes());
+            if !self.read_whole("a completion event", read, size_of_val(&record))? {
+                break;
+            }
+            // An event of a queue that is gone is of no use to anybody.
+            if context.count_event(record.cq_handle) {
+                let _room = events.push(Event::Completion(CompletionQueueId(record.cq_handle)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record was read; false if there was none.
+    fn read_whole(
+        &self,
+        what: &'static str,
+        read: Result<usize, Errno>,
+        size: usize,
+    ) -> Result<bool, Error> {
+        match read {
+            Ok(bytes) if bytes == size => Ok(true),
+            Err(Errno::EAGAIN) => Ok(false),
+            Ok(bytes) => Err(Error::Answer {
+                device: self.shared.context.verbs.device_name().into(),
+                call: what,
+                wrong: "a length of",
+                value: bytes as u64,
+            }),
+            Err(reason) => Err(self.shared.context.refused("reading an event")(reason)),
+        }
+    }
+}
+
+/// An asynchronous event's record as an event.
+fn asynchronous(record: &AsyncEvent) -> Event {
+    use AsyncEventType as Type;
+    let queue_pair = |event| Event::QueuePair {
+        // The user index that the queue pair was made with.
+        queue_pair: QueuePairIndex(record.element as u32),
+        event,
+    };
+    match record.kind() {
+        Type::CompletionQueueError => {
+            Event::CompletionQueueFailed(CompletionQueueId(record.element))
+        }
+        Type::QueuePairFatal => queue_pair(QueuePairEvent::Failed),
+        Type::QueuePairRequestError => queue_pair(QueuePairEvent::RequestError),
+        Type::QueuePairAccessError => queue_pair(QueuePairEvent::AccessError),
+        Type::CommunicationEstablished => queue_pair(QueuePairEvent::CommunicationEstablished),
+        Type::SendQueueDrained => queue_pair(QueuePairEvent::SendQueueDrained),
+        Type::PathMigrated => queue_pair(QueuePairEvent::PathMigrated),
+        Type::PathMigrationError => queue_pair(QueuePairEvent::PathMigrationFailed),
+        Type::LastEntryReached => queue_pair(QueuePairEvent::LastEntryReached),
+        Type::DeviceFatal => Event::DeviceFailed,
+        Type::PortActive => Event::Port(PortEvent::Active),
+        Type::PortError => Event::Port(PortEvent::Down),
+        Type::LidChange => Event::Port(PortEvent::LidChanged),
+        Type::GidChange => Event::Port(PortEvent::GidChanged),
+        Type::PartitionKeyChange => Event::Port(PortEvent::PartitionKeysChanged),
+        Type::SubnetManagerChange => Event::Port(PortEvent::SubnetManagerChanged),
+        Type::ClientReregister => Event::Port(PortEvent::Reregister),
+        Type::SharedReceiveQueueError
+        | Type::SharedReceiveQueueLimit
+        | Type::WorkQueueFatal
+        | Type::Other(_) => Event::Unknown { number: record.event_type, element: record.element },
+    }
+}
+
+/// Can be read when [`EventChannel::wait`] has something to answer.
+#[cfg(feature = "std")]
+impl<V: Uverbs<EventFiles: std::os::fd::AsFd>> std::os::fd::AsFd for EventChannel<V> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.shared.files.as_fd()
+    }
+}
+
+impl<V: Uverbs> fmt::Debug for EventChannel<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventChannel").finish_non_exhaustive()
+    }
+}

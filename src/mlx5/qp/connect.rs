@@ -1,0 +1,300 @@
+//! From one state to the next.
+
+use super::{Pair, QueuePair};
+use crate::endpoint::{Endpoint, LinkLayer, Mtu};
+use crate::error::{Error, Refused};
+use crate::mlx5::abi::verbs::AccessFlags;
+use crate::mlx5::abi::verbs::qp::{ModifyQp, QpAttrMask, QpDest, QpState};
+use crate::mlx5::abi::verbs::write::WriteCommand;
+use crate::mlx5::call::Call;
+use crate::state::{Init, Reset, Rtr, Rts};
+use crate::timer::{AckTimeout, RnrTimer};
+use core::ops::BitOr;
+use doorbell_hal::mmio::Caching;
+use doorbell_hal::uverbs::Uverbs;
+use zerocopy::FromZeros;
+
+/// What the peer may do to this side's memory through a queue pair, besides sending: of what a
+/// region allows, only what its queue pair allows, too.
+///
+/// ```
+/// use doorbell::mlx5::PeerRights;
+/// let rights = PeerRights::WRITE | PeerRights::READ;
+/// assert!(rights.contains(PeerRights::READ) && !rights.contains(PeerRights::ATOMIC));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerRights(u8);
+
+impl PeerRights {
+    /// Nothing.
+    pub const NONE: PeerRights = PeerRights(0);
+    /// Write.
+    pub const WRITE: PeerRights = PeerRights(1);
+    /// Read.
+    pub const READ: PeerRights = PeerRights(2);
+    /// Fetch-and-add, compare-and-swap.
+    pub const ATOMIC: PeerRights = PeerRights(4);
+
+    /// Whether all of `rights` are among these.
+    pub const fn contains(self, rights: PeerRights) -> bool {
+        self.0 & rights.0 == rights.0
+    }
+
+    fn flags(self) -> AccessFlags {
+        AccessFlags::new()
+            .with_remote_write(self.contains(Self::WRITE))
+            .with_remote_read(self.contains(Self::READ))
+            .with_remote_atomic(self.contains(Self::ATOMIC))
+    }
+}
+
+impl BitOr for PeerRights {
+    type Output = PeerRights;
+
+    fn bitor(self, other: PeerRights) -> PeerRights {
+        PeerRights(self.0 | other.0)
+    }
+}
+
+/// How a queue pair behaves towards its peer. The [default](Self::default) is what a network that
+/// rarely loses packets wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// How long the peer is asked to wait when it finds no receive posted here. 640 us.
+    pub rnr_timer: RnrTimer,
+    /// How long an acknowledgement is waited for before sending again. 67.1 ms.
+    pub ack_timeout: AckTimeout,
+    /// How often it is sent again, at most: from 0 to 7. 7.
+    pub retries: u8,
+    /// How often it is sent again when the peer has no receive posted: from 0 to 6, or
+    /// [`FOREVER`](Self::FOREVER). That.
+    pub rnr_retries: u8,
+    /// The most bytes of a packet, if less than both ports can. None.
+    pub max_mtu: Option<Mtu>,
+    /// How many routers a packet may pass. 64.
+    pub hop_limit: u8,
+    /// The traffic class of packets; on IP, the byte of DSCP and ECN. 0.
+    pub traffic_class: u8,
+    /// The service level, from 0 to 15. 0.
+    pub service_level: u8,
+}
+
+impl Connection {
+    /// For [`rnr_retries`](Self::rnr_retries): again and again.
+    pub const FOREVER: u8 = 7;
+
+    /// The values that stand in the fields' descriptions.
+    pub const fn new() -> Self {
+        Connection {
+            rnr_timer: RnrTimer::US_640,
+            ack_timeout: AckTimeout::MS_67,
+            retries: 7,
+            rnr_retries: Self::FOREVER,
+            max_mtu: None,
+            hop_limit: 64,
+            traffic_class: 0,
+            service_level: 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let fields = [
+            ("the number of retries", self.retries, 7),
+            ("the number of receiver-not-ready retries", self.rnr_retries, Self::FOREVER),
+            ("the service level", self.service_level, 15),
+        ];
+        for (what, given, most) in fields {
+            if given > most {
+                let (given, most) = (given.into(), most.into());
+                return Err(Error::OutOfRange { what, given, least: 0, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The index of the default partition, and the only port.
+const PARTITION: u16 = 0;
+const PORT: u8 = 1;
+
+fn modify<V: Uverbs>(
+    pair: &Pair<V>,
+    name: &'static str,
+    state: QpState,
+    mask: QpAttrMask,
+    attributes: ModifyQp,
+) -> Result<(), Error> {
+    let request = ModifyQp {
+        qp_handle: pair.handle,
+        attr_mask: mask.with_state(true),
+        qp_state: state.code(),
+        ..attributes
+    };
+    let call = Call::write_only(name, WriteCommand::ModifyQp, &request);
+    // SAFETY: K2: the call hands no memory to the device.
+    unsafe { call.make(&pair.context.verbs) }.map(drop)
+}
+
+fn to_init<V: Uverbs>(pair: &Pair<V>, rights: PeerRights) -> Result<(), Error> {
+    let mask = QpAttrMask::new().with_pkey_index(true).with_port(true).with_access_flags(true);
+    let attributes = ModifyQp {
+        pkey_index: PARTITION,
+        port_num: PORT,
+        qp_access_flags: rights.flags(),
+        ..FromZeros::new_zeroed()
+    };
+    modify(pair, "MODIFY_QP to Init", QpState::Init, mask, attributes)
+}
+
+fn to_rtr<V: Uverbs>(
+    pair: &Pair<V>,
+    peer: &Endpoint,
+    connection: &Connection,
+) -> Result<(), Error> {
+    connection.check()?;
+    let port = &pair.context.port;
+    if peer.link != port.link {
+        let why = "one port is Ethernet, the other InfiniBand";
+        return Err(Error::Unreachable { why });
+    }
+    if port.link == LinkLayer::Ethernet && is_ipv4(&peer.gid) != is_ipv4(&port.gid) {
+        let why = "one global identifier is an IPv4 address, the other is not";
+        return Err(Error::Unreachable { why });
+    }
+    let mtu = port.mtu.min(peer.mtu).min(connection.max_mtu.unwrap_or(Mtu::B4096));
+    let mask = QpAttrMask::new()
+        .with_av(true)
+        .with_path_mtu(true)
+        .with_dest_qpn(true)
+        .with_rq_psn(true)
+        .with_max_dest_rd_atomic(true)
+        .with_min_rnr_timer(true);
+    let attributes = ModifyQp {
+        dest: QpDest {
+            dgid: peer.gid,
+            dlid: peer.lid,
+            sgid_index: port.gid_index,
+            hop_limit: connection.hop_limit,
+            traffic_class: connection.traffic_class,
+            sl: connection.service_level,
+            // On InfiniBand, a local identifier is enough within a subnet.
+            is_global: (port.link == LinkLayer::Ethernet).into(),
+            port_num: PORT,
+            ..FromZeros::new_zeroed()
+        },
+        path_mtu: mtu as u8,
+        dest_qp_num: peer.queue_pair,
+        rq_psn: peer.packet_sequence,
+        max_dest_rd_atomic: pair.read_depth,
+        min_rnr_timer: connection.rnr_timer.code(),
+        ..FromZeros::new_zeroed()
+    };
+    modify(pair, "MODIFY_QP to Rtr", QpState::ReadyToReceive, mask, attributes)
+}
+
+/// Whether a global identifier is an IPv4-mapped address.
+fn is_ipv4(gid: &[u8; 16]) -> bool {
+    matches!(gid, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
+}
+
+fn to_rts<V: Uverbs>(
+    pair: &Pair<V>,
+    packet_sequence: u32,
+    peer_read_depth: u8,
+    connection: &Connection,
+) -> Result<(), Error> {
+    connection.check()?;
+    let mask = QpAttrMask::new()
+        .with_timeout(true)
+        .with_retry_cnt(true)
+        .with_rnr_retry(true)
+        .with_sq_psn(true)
+        .with_max_rd_atomic(true);
+    let attributes = ModifyQp {
+        timeout: connection.ack_timeout.code(),
+        retry_cnt: connection.retries,
+        rnr_retry: connection.rnr_retries,
+        sq_psn: packet_sequence,
+        // More than the peer answers at once would fail.
+        max_rd_atomic: pair.context.limits.initiator_depth.min(peer_read_depth),
+        ..FromZeros::new_zeroed()
+    };
+    modify(pair, "MODIFY_QP to Rts", QpState::ReadyToSend, mask, attributes)
+}
+
+pub(super) fn to_error<V: Uverbs>(pair: &Pair<V>) -> Result<(), Error> {
+    let attributes = ModifyQp::new_zeroed();
+    modify(pair, "MODIFY_QP to Error", QpState::Error, QpAttrMask::new(), attributes)
+}
+
+pub(super) fn to_reset<V: Uverbs>(pair: &Pair<V>) -> Result<(), Error> {
+    let attributes = ModifyQp::new_zeroed();
+    modify(pair, "MODIFY_QP to Reset", QpState::Reset, QpAttrMask::new(), attributes)
+}
+
+impl<V: Uverbs, C: Caching> QueuePair<Reset, V, C> {
+    /// Says what the peer may do through the queue pair. Receives can be posted from here on.
+    pub fn init(self, rights: PeerRights) -> Result<QueuePair<Init, V, C>, Refused<Self>> {
+        match to_init(self.pair(), rights) {
+            Ok(()) => Ok(self.into_state()),
+            Err(error) => Err(Refused { object: self, error }),
+        }
+    }
+
+    /// All the way to a queue pair that sends: [`init`](Self::init), then ready to receive, then
+    /// ready to send. If a step is refused, the queue pair is reset and given back.
+    pub fn connect(
+        self,
+        rights: PeerRights,
+        peer: &Endpoint,
+        connection: &Connection,
+    ) -> Result<QueuePair<Rts, V, C>, Refused<Self>> {
+        // A queue pair that the kernel will not even reset is good for being destroyed.
+        fn back<S: crate::state::State, V: Uverbs, C: Caching>(
+            refused: Refused<QueuePair<S, V, C>>,
+        ) -> Refused<QueuePair<Reset, V, C>> {
+            let _ = to_reset(refused.object.pair());
+            Refused { object: refused.object.into_state(), error: refused.error }
+        }
+        let init = self.init(rights)?;
+        let rtr = init.ready_to_receive(peer, connection).map_err(back)?;
+        rtr.ready_to_send(connection).map_err(back)
+    }
+}
+
+impl<V: Uverbs, C: Caching> QueuePair<Init, V, C> {
+    /// Connects to `peer`, whose requests arrive from here on.
+    pub fn ready_to_receive(
+        mut self,
+        peer: &Endpoint,
+        connection: &Connection,
+    ) -> Result<QueuePair<Rtr, V, C>, Refused<Self>> {
+        match to_rtr(self.pair(), peer, connection) {
+            Ok(()) => {
+                self.send.peer = Some(*peer);
+                Ok(self.into_state())
+            }
+            Err(error) => Err(Refused { object: self, error }),
+        }
+    }
+}
+
+impl<V: Uverbs, C: Caching> QueuePair<Rtr, V, C> {
+    /// Makes the queue pair send, too.
+    pub fn ready_to_send(
+        self,
+        connection: &Connection,
+    ) -> Result<QueuePair<Rts, V, C>, Refused<Self>> {
+        let read_depth = self.send.peer.map_or(0, |peer| peer.read_depth);
+        match to_rts(self.pair(), self.send.packet_sequence, read_depth, connection) {
+            Ok(()) => Ok(self.into_state()),
+            Err(error) => Err(Refused { object: self, error }),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The receive queue of a queue pair.
+
+use super::Pair;
+use crate::mlx5::ring::ReceiveRing;
+use crate::wr::{PostError, Receive, Scatter};
+use alloc::sync::Arc;
+use core::fmt;
+use doorbell_hal::uverbs::Uverbs;
+
+/// Where receives are posted. One thread at a time posts; another may poll the completions.
+pub struct ReceiveQueue<V: Uverbs> {
+    pub(super) ring: ReceiveRing,
+    pub(super) pair: Arc<Pair<V>>,
+}
+
+impl<V: Uverbs> ReceiveQueue<V> {
+    /// Writes a receive into the ring. The NIC knows of it after [`ring`](Self::ring), so that many
+    /// posts can share one update of the doorbell record.
+    ///
+    /// No system call, no lock, no allocation. Fails, with the ring as it was, if there is no room
+    /// or if the receive has more pieces than the queue was made for.
+    #[inline(always)]
+    pub fn post<S: Scatter>(&mut self, receive: Receive<S>) -> Result<(), PostError> {
+        self.ring.post(receive)
+    }
+
+    /// Gives the NIC all receives posted so far.
+    #[inline(always)]
+    pub fn ring(&mut self) {
+        self.ring.ring();
+    }
+
+    /// How many receives can be posted before a completion has to be polled.
+    #[inline]
+    pub fn room(&mut self) -> u32 {
+        self.ring.room()
+    }
+}
+
+impl<V: Uverbs> fmt::Debug for ReceiveQueue<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveQueue").field("queue_pair", &self.pair.number.get()).finish()
+    }
+}

@@ -1,0 +1,341 @@
+//! How each operation becomes the segments of a work entry.
+
+use super::segment::Segment;
+use crate::mlx5::abi::wqe::{
+    AtomicSegment, DataSegment, InlineHeader, MAX_SEGMENTS, Opcode, RemoteAddressSegment,
+    SEGMENT_BYTES, SLOT_SEGMENTS,
+};
+use crate::wr::{
+    CompareSwap, FetchAdd, Gather, Inline, LocalSlice, PostError, Read, RemoteSlice, Scatter, Send,
+    SendImmediate, SendInvalidate, Write, WriteImmediate,
+};
+use core::ptr::NonNull;
+
+/// What an entry may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most 16-byte segments in an entry, the control segment included: from
+    /// [`SLOT_SEGMENTS`] to [`MAX_SEGMENTS`].
+    pub segments: usize,
+    /// The most bytes that a message carries.
+    pub max_message: u64,
+}
+
+/// Writes an entry's segments, one after the other, around the end of the ring.
+pub struct Cursor {
+    segments: NonNull<Segment>,
+    /// The number of segments in the ring, less one.
+    mask: usize,
+    /// The entry's first segment in the ring.
+    first: usize,
+    /// The next segment, counted from the entry's first.
+    next: usize,
+}
+
+impl Cursor {
+    /// A cursor at slot `start` of a ring of `slots` slots, a power of two.
+    ///
+    /// # Safety
+    ///
+    /// The ring has that many slots at `segments`, and outlives the cursor (SAFETY.md, Q1).
+    #[inline(always)]
+    pub unsafe fn new(segments: NonNull<Segment>, slots: u32, start: u32) -> Self {
+        let mask = slots as usize * SLOT_SEGMENTS - 1;
+        let first = (start & (slots - 1)) as usize * SLOT_SEGMENTS;
+        Cursor { segments, mask, first, next: 0 }
+    }
+
+    /// Stores the next segment.
+    ///
+    /// # Safety
+    ///
+    /// The entry's slots up to this segment's are the caller's (SAFETY.md, S1).
+    #[inline(always)]
+    pub unsafe fn write(&mut self, words: [u64; 2]) {
+        // An entry starts at a slot, so its first slot does not cross the ring's end.
+        let index = if self.next < SLOT_SEGMENTS {
+            self.first + self.next
+        } else {
+            (self.first + self.next) & self.mask
+        };
+        // SAFETY: Q1: the index is below the number of segments. S1: passed on to our caller.
+        unsafe { self.segments.add(index).as_ref().write(words) };
+        self.next += 1;
+    }
+}
+
+/// An operation of [`wr`](crate::wr) as this family's work entry.
+pub trait Operation: Copy {
+    /// What the entry asks for.
+    const OPCODE: Opcode;
+
+    /// Refuses what does not fit an entry.
+    fn check(&self, limits: &Limits) -> Result<(), PostError>;
+
+    /// The entry's segments after the control segment.
+    fn segments(&self) -> usize;
+
+    /// The immediate, or the key to invalidate.
+    fn immediate(&self) -> u32;
+
+    /// Writes the segments after the control segment.
+    ///
+    /// # Safety
+    ///
+    /// The slots of that many segments are the caller's (SAFETY.md, S1).
+    unsafe fn write(self, cursor: &mut Cursor);
+}
+
+/// The data of an entry.
+pub trait Data: Gather {
+    /// Refuses what does not fit an entry in which `before` segments come before the data.
+    fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError>;
+
+    /// The number of segments.
+    fn segments(&self) -> usize;
+
+    /// Writes the segments.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Operation::write`].
+    unsafe fn write(self, cursor: &mut Cursor);
+}
+
+impl Data for LocalSlice {
+    #[inline(always)]
+    fn check(&self, _: usize, _: &Limits) -> Result<(), PostError> {
+        // One piece fits the smallest entry, and its region has checked its length.
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        // A byte count of 0 would say 2^31: no bytes are no segment.
+        usize::from(self.len() != 0)
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, cursor: &mut Cursor) {
+        if self.len() != 0 {
+            let segment = DataSegment::new(self.address(), self.lkey(), self.len());
+            // SAFETY: S1: passed on to our caller.
+            unsafe { cursor.write(segment.to_words()) };
+        }
+    }
+}
+
+impl Data for &[LocalSlice] {
+    #[inline(always)]
+    fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
+        let most = limits.segments - before;
+        if self.len() > most {
+            return Err(PostError::TooManyPieces { given: self.len(), most });
+        }
+        if self.bytes() > limits.max_message {
+            let most = limits.max_message;
+            return Err(PostError::MessageTooLong { given: self.bytes(), most });
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        self.iter().map(Data::segments).sum()
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, cursor: &mut Cursor) {
+        for slice in self {
+            // SAFETY: S1: passed on to our caller.
+            unsafe { Data::write(*slice, cursor) };
+        }
+    }
+}
+
+impl<const N: usize> Data for [LocalSlice; N] {
+    #[inline(always)]
+    fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
+        self.as_slice().check(before, limits)
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        self.as_slice().segments()
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, cursor: &mut Cursor) {
+        // SAFETY: S1: passed on to our caller.
+        unsafe { self.as_slice().write(cursor) };
+    }
+}
+
+/// Bytes of an inline header.
+const HEADER: usize = size_of::<InlineHeader>();
+
+impl Data for Inline<&[u8]> {
+    #[inline(always)]
+    fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
+        let most = (limits.segments - before) * SEGMENT_BYTES - HEADER;
+        if self.0.len() > most {
+            return Err(PostError::InlineTooLong { given: self.0.len(), most });
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        match self.0.len() {
+            0 => 0,
+            len => (HEADER + len).div_ceil(SEGMENT_BYTES),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, cursor: &mut Cursor) {
+        let bytes = self.0;
+        if bytes.is_empty() {
+            return;
+        }
+        // `check` has bounded the length far below 2^16.
+        let header: [u8; HEADER] = zerocopy::transmute!(InlineHeader::of(bytes.len() as u16));
+        let header = u64::from(u32::from_le_bytes(header));
+        // Words are put together as little-endian numbers, whose low bytes come first in memory.
+        let first = header | u64::from(word::<4>(bytes, 0) as u32) << 32;
+        // SAFETY: S1: passed on to our caller.
+        unsafe { cursor.write([first.to_le(), word::<8>(bytes, 4).to_le()]) };
+        let mut at = SEGMENT_BYTES - HEADER;
+        while at < bytes.len() {
+            let words = [word::<8>(bytes, at), word::<8>(bytes, at + 8)];
+            // SAFETY: S1: passed on to our caller.
+            unsafe { cursor.write(words.map(u64::to_le)) };
+            at += SEGMENT_BYTES;
+        }
+    }
+}
+
+/// `W` bytes (up to 8) of `bytes` from `at` on as a little-endian number; zeroes past the end.
+#[inline(always)]
+fn word<const W: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    match bytes.get(at..at + W) {
+        Some(whole) => word[..W].copy_from_slice(whole),
+        None => {
+            if let Some(rest) = bytes.get(at..) {
+                word[..rest.len()].copy_from_slice(rest);
+            }
+        }
+    }
+    u64::from_le_bytes(word)
+}
+
+impl<const N: usize> Data for Inline<[u8; N]> {
+    #[inline(always)]
+    fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
+        Inline(self.0.as_slice()).check(before, limits)
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        Inline(self.0.as_slice()).segments()
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, cursor: &mut Cursor) {
+        // SAFETY: S1: passed on to our caller.
+        unsafe { Inline(self.0.as_slice()).write(cursor) };
+    }
+}
+
+#[inline(always)]
+unsafe fn write_remote(remote: RemoteSlice, cursor: &mut Cursor) {
+    let segment = RemoteAddressSegment::new(remote.address(), remote.rkey());
+    // SAFETY: S1: passed on to our caller.
+    unsafe { cursor.write(segment.to_words()) };
+}
+
+/// Operations that are a control segment, a remote address if `$remote` names one, and data.
+macro_rules! data_operation {
+    ($name:ident: $opcode:ident, data $data:ident: $bound:ident $(, remote $remote:ident)?
+     $(, immediate $immediate:ident)?) => {
+        impl<D: Data + $bound> Operation for $name<D> {
+            const OPCODE: Opcode = Opcode::$opcode;
+
+            #[inline(always)]
+            fn check(&self, limits: &Limits) -> Result<(), PostError> {
+                self.$data.check(1 $(+ data_operation!(@one $remote))?, limits)
+            }
+
+            #[inline(always)]
+            fn segments(&self) -> usize {
+                self.$data.segments() $(+ data_operation!(@one $remote))?
+            }
+
+            #[inline(always)]
+            fn immediate(&self) -> u32 {
+                let _none = 0;
+                $(let _none = self.$immediate;)?
+                _none
+            }
+
+            #[inline(always)]
+            unsafe fn write(self, cursor: &mut Cursor) {
+                // SAFETY: S1: passed on to our caller.
+                $(unsafe { write_remote(self.$remote, cursor) };)?
+                // SAFETY: S1: passed on to our caller.
+                unsafe { self.$data.write(cursor) };
+            }
+        }
+    };
+    (@one $remote:ident) => { 1 };
+}
+
+data_operation!(Write: Write, data from: Gather, remote to);
+data_operation!(WriteImmediate: WriteImmediate, data from: Gather, remote to, immediate immediate);
+data_operation!(Read: Read, data into: Scatter, remote from);
+data_operation!(Send: Send, data from: Gather);
+data_operation!(SendImmediate: SendImmediate, data from: Gather, immediate immediate);
+data_operation!(SendInvalidate: SendInvalidate, data from: Gather, immediate rkey);
+
+/// Operations that are a control segment, a remote address, operands, and 8 bytes of data: one slot.
+macro_rules! atomic_operation {
+    ($name:ident: $opcode:ident, $this:ident => $operands:expr) => {
+        impl Operation for $name {
+            const OPCODE: Opcode = Opcode::$opcode;
+
+            #[inline(always)]
+            fn check(&self, _: &Limits) -> Result<(), PostError> {
+                Ok(())
+            }
+
+            #[inline(always)]
+            fn segments(&self) -> usize {
+                3
+            }
+
+            #[inline(always)]
+            fn immediate(&self) -> u32 {
+                0
+            }
+
+            #[inline(always)]
+            unsafe fn write(self, cursor: &mut Cursor) {
+                let $this = self;
+                // SAFETY: S1: passed on to our caller.
+                unsafe {
+                    write_remote($this.at, cursor);
+                    cursor.write($operands.to_words());
+                    Data::write($this.into, cursor);
+                }
+            }
+        }
+    };
+}
+
+atomic_operation!(FetchAdd: FetchAdd, this => AtomicSegment::fetch_add(this.add));
+atomic_operation!(CompareSwap: CompareSwap, this => {
+    AtomicSegment::compare_swap(this.compare, this.swap)
+});
+
+const _: () = assert!(MAX_SEGMENTS >= SLOT_SEGMENTS);

@@ -1,0 +1,135 @@
+//! Posting receives.
+
+use super::outstanding::Outstanding;
+use super::segment::Segment;
+use crate::mlx5::abi::doorbell::CounterWord;
+use crate::mlx5::abi::wqe::DataSegment;
+use crate::wr::{PostError, Receive, Scatter};
+use core::ptr::NonNull;
+use doorbell_hal::sync::{self, AtomicU32, Ordering};
+
+/// Where a receive ring's parts are.
+pub struct ReceiveParts {
+    /// The entries' segments.
+    pub segments: NonNull<Segment>,
+    /// How many entries there are: 0, or a power of two up to 2^15.
+    pub len: u32,
+    /// The most pieces that an entry scatters to: a power of two of segments.
+    pub pieces: u32,
+    /// The most bytes that a message carries.
+    pub max_message: u64,
+    /// Ids and freed entries.
+    pub outstanding: NonNull<Outstanding>,
+    /// The receive word of the queue pair's doorbell record.
+    pub record: NonNull<AtomicU32>,
+}
+
+/// A receive ring. One thread at a time posts to it.
+pub struct ReceiveRing {
+    parts: ReceiveParts,
+    /// Receives posted so far, modulo 2^32.
+    posted: u32,
+    /// Receives freed, when last looked.
+    freed: u32,
+}
+
+// SAFETY: Q1: the pointers are to memory that outlives the ring and is shared through cells and
+// atomics only; the ring itself is used by one thread at a time, as it takes `&mut`.
+unsafe impl Send for ReceiveRing {}
+
+impl ReceiveRing {
+    /// A ring that nothing was posted to.
+    ///
+    /// # Safety
+    ///
+    /// All that `parts` points to is valid for as long as the ring lives, and in no other ring's
+    /// parts (SAFETY.md, Q1).
+    pub unsafe fn new(parts: ReceiveParts) -> Self {
+        ReceiveRing { parts, posted: 0, freed: 0 }
+    }
+
+    /// How many receives can be posted before a completion has to be polled.
+    #[inline]
+    pub fn room(&mut self) -> u32 {
+        // SAFETY: Q1: it outlives the ring.
+        self.freed = unsafe { self.parts.outstanding.as_ref() }.freed();
+        self.seen_room()
+    }
+
+    #[inline(always)]
+    fn seen_room(&self) -> u32 {
+        self.parts.len.saturating_sub(self.posted.wrapping_sub(self.freed))
+    }
+
+    /// How many receives were posted and not completed, as far as completions were polled.
+    pub fn outstanding(&mut self) -> u32 {
+        self.parts.len - self.room()
+    }
+
+    /// Writes a receive into the ring. The NIC knows of it after [`ring`](Self::ring).
+    #[inline(always)]
+    pub fn post<S: Scatter>(&mut self, receive: Receive<S>) -> Result<(), PostError> {
+        let pieces = receive.into.pieces();
+        if pieces.len() > self.parts.pieces as usize {
+            let most = self.parts.pieces as usize;
+            return Err(PostError::TooManyPieces { given: pieces.len(), most });
+        }
+        if pieces.len() > 1 && receive.into.bytes() > self.parts.max_message {
+            let most = self.parts.max_message;
+            return Err(PostError::MessageTooLong { given: receive.into.bytes(), most });
+        }
+        if self.seen_room() == 0 && self.room() == 0 {
+            return Err(PostError::Full);
+        }
+        let index = self.posted & (self.parts.len - 1);
+        let first = (index * self.parts.pieces) as usize;
+        let mut written = 0;
+        for piece in pieces {
+            // A byte count of 0 would say 2^31.
+            if piece.len() != 0 {
+                let segment = DataSegment::new(piece.address(), piece.lkey(), piece.len());
+                // SAFETY: S1, Q1: there is room, so the entry is ours; it has as many segments as a
+                // receive may have pieces.
+                unsafe {
+                    self.parts.segments.add(first + written).as_ref().write(segment.to_words())
+                };
+                written += 1;
+            }
+        }
+        if written < self.parts.pieces as usize {
+            let segment = DataSegment::TERMINATOR;
+            // SAFETY: S1, Q1: as above, and one segment of the entry is left.
+            unsafe { self.parts.segments.add(first + written).as_ref().write(segment.to_words()) };
+        }
+        let start = self.posted;
+        self.posted = self.posted.wrapping_add(1);
+        // SAFETY: Q1: it outlives the ring. S1: we are the poster, and the entry is free.
+        unsafe { self.parts.outstanding.as_ref().post(start, self.posted, receive.id) };
+        Ok(())
+    }
+
+    /// Gives the NIC all receives posted so far.
+    #[inline(always)]
+    pub fn ring(&mut self) {
+        // Pairs with the NIC reading the record before it fetches an entry.
+        sync::fence_before_publish();
+        let word = CounterWord::new().with_counter(self.posted as u16);
+        // SAFETY: Q1: the record outlives the ring.
+        unsafe { self.parts.record.as_ref() }.store(word.to_memory(), Ordering::Relaxed);
+    }
+
+    /// Starts over, for a queue pair that was reset.
+    ///
+    /// # Safety
+    ///
+    /// The NIC does not use the ring, and no receive is outstanding (SAFETY.md, S1).
+    pub unsafe fn reset(&mut self) {
+        self.posted = 0;
+        self.freed = 0;
+        // SAFETY: Q1: both outlive the ring. S1: passed on to our caller.
+        unsafe {
+            self.parts.outstanding.as_ref().reset();
+            self.parts.record.as_ref().store(0, Ordering::Relaxed);
+        }
+    }
+}
