@@ -154,7 +154,7 @@ impl CompletionQueue {
         let index = self.producer & (self.entries() - 1);
         let size = u64::from(self.context.entry_bytes);
         // A completion is the last 64 bytes of its entry.
-        let at = u64::from(index) * size + size - Completion::BYTES as u64;
+        let at = u64::from(index) * size + size - size_of::<Completion>() as u64;
         let owner = self.producer & self.entries() != 0;
         let mut completion = *completion;
         completion.op_own = completion.op_own.with_owner(owner);
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::memory::TestMemory;
     use doorbell::mlx5::abi::U24;
-    use doorbell::mlx5::abi::cqe::OpcodeOwner;
+    use doorbell::mlx5::abi::cqe::{CompletionOpcode, OpcodeOwner};
     use doorbell::mlx5::abi::doorbell::ArmSequence;
 
     const RING: u64 = 0x1_0000;
@@ -237,7 +237,7 @@ mod tests {
 
         fn write(&mut self, announced: bool) -> Written {
             let mut completion = Completion::fresh();
-            completion.op_own = OpcodeOwner::new().with_opcode(2);
+            completion.op_own = OpcodeOwner::new().with_kind(CompletionOpcode::ReceiveSend);
             let Bench { memory, queue, counters, log } = self;
             queue.write(memory, &completion, announced, false, counters, log)
         }

@@ -162,7 +162,7 @@ impl Attendant<'_> {
                     self.core.number
                 ));
                 // A key that nothing has: the message finds no memory to go to.
-                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }].into()
+                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }].into_iter().collect()
             }
         };
         Some(Receive { entry: index.into(), list })
@@ -247,7 +247,7 @@ impl Attendant<'_> {
     /// A successful completion with what all have.
     fn blank(&self, opcode: CompletionOpcode, operation: u8, index: u16) -> Completion {
         let mut completion = Completion::new_zeroed();
-        completion.op_own = OpcodeOwner::new().with_opcode(opcode.code());
+        completion.op_own = OpcodeOwner::new().with_kind(opcode);
         completion.srqn_uidx = UserIndexWord::new()
             .with_user_index(U24::truncate(self.core.context.user_index));
         completion.sop_drop_qpn = QueueWord::new()
@@ -266,7 +266,7 @@ impl Attendant<'_> {
         status: Status,
     ) {
         let mut completion = ErrorCompletion::new_zeroed();
-        completion.op_own = OpcodeOwner::new().with_opcode(opcode.code());
+        completion.op_own = OpcodeOwner::new().with_kind(opcode);
         completion.srqn = UserIndexWord::new()
             .with_user_index(U24::truncate(self.core.context.user_index));
         completion.s_wqe_opcode_qpn = QueueWord::new()

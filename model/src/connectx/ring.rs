@@ -105,12 +105,12 @@ mod tests {
         assert_eq!(bytes, [7; 64]);
         space.read(0x10_000, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 64]);
-        assert!(ring.write(space, 64, &[0; 65]).is_err());
         assert!(ring.publish(space, 128, 1).is_err());
         let part = ring.part(64, 64);
         part.publish(space, 63, 9).unwrap();
         ring.read(space, 64, &mut bytes).unwrap();
         assert_eq!((bytes[62], bytes[63]), (7, 9));
+        assert!(ring.write(space, 64, &[0; 65]).is_err());
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl Core {
     ) -> Result<SendEntry, Unreadable> {
         let mut bytes = [0; MAX_SLOTS * SLOT_BYTES];
         let copied = self.blue_flame.entry(index);
-        let mut read = |slot: u16, to: &mut [u8]| {
+        let read = |slot: u16, to: &mut [u8]| {
             let from = usize::from(slot) * SLOT_BYTES;
             if let Some(part) = copied.as_ref().and_then(|b| b.get(from..from + SLOT_BYTES)) {
                 to.copy_from_slice(part);

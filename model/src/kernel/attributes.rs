@@ -8,7 +8,7 @@ use super::user;
 use doorbell::mlx5::abi::verbs::ioctl::{self, Header, INLINE_BYTES, MANDATORY, VALID_OUTPUT};
 use doorbell::mlx5::abi::verbs::method::{UHW_IN, UHW_OUT};
 use doorbell_hal::Errno;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The bytes of a header without attributes.
 const HEADER: usize = size_of::<Header>();

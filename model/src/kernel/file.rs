@@ -178,8 +178,10 @@ unsafe fn run(
     let knows = known.knows();
     for index in 0..count {
         // SAFETY: K2, passed on to our caller.
-        let Some(lookup) = (unsafe { call.take(index, &knows) }?) else { continue };
-        state.look_up(call, lookup, made)?;
+        let lookup = unsafe { call.take(index, &knows) }?;
+        if let Some(lookup) = lookup {
+            state.look_up(call, lookup, made)?;
+        }
     }
     if !call.is_complete(&knows) {
         return Err(Errno::EINVAL);

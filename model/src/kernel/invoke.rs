@@ -7,6 +7,7 @@ use super::objects::{Object, ProtectionDomain};
 use super::{completion_queue, modify, query, queue_pair, region};
 use doorbell::mlx5::abi::driver;
 use doorbell::mlx5::abi::event::CompEvent;
+use doorbell::mlx5::abi::verbs::device;
 use doorbell::mlx5::abi::verbs::ioctl::{self, Header};
 use doorbell::mlx5::abi::verbs::method::{UHW_IN, UHW_OUT, invoke_write, object};
 use doorbell::mlx5::abi::verbs::qp;
@@ -155,7 +156,7 @@ unsafe fn query_device(state: &mut State<'_>, call: &mut Call<'_>) -> Result<Out
     state.context()?;
     // SAFETY: K2, passed on to our caller.
     unsafe {
-        let _: abi::QueryDevice = request(call, size_of::<abi::QueryDeviceResp>())?;
+        let _: device::QueryDevice = request(call, size_of::<device::QueryDeviceResp>())?;
         answer(call, query::device_answer(state).as_bytes())?;
     }
     Ok(Outcome::Done)
@@ -166,13 +167,13 @@ unsafe fn query_device_extended(
     call: &mut Call<'_>,
 ) -> Result<Outcome, Errno> {
     /// The answer's bytes up to and with `response_length`.
-    const LEAST: usize = std::mem::offset_of!(abi::ExQueryDeviceResp, odp_caps);
+    const LEAST: usize = std::mem::offset_of!(device::ExQueryDeviceResp, odp_caps);
     /// `comp_mask` and `response_length` of the driver's answer.
     const DRIVER_LEAST: usize = 8;
     state.context()?;
     // SAFETY: K2, passed on to our caller, for the rest of this function.
     unsafe {
-        let asked: abi::ExQueryDevice = request(call, LEAST)?;
+        let asked: device::ExQueryDevice = request(call, LEAST)?;
         if asked.comp_mask != 0 || asked.reserved != 0 {
             return Err(Errno::EINVAL);
         }
@@ -184,7 +185,7 @@ unsafe fn query_device_extended(
         let driver = [0u32, DRIVER_LEAST as u32];
         call.output_if_asked(UHW_OUT, driver.as_bytes())?;
         let mut response = query::extended_device_answer(state);
-        response.response_length = answer_length(call, size_of::<abi::ExQueryDeviceResp>());
+        response.response_length = answer_length(call, size_of::<device::ExQueryDeviceResp>());
         answer(call, response.as_bytes())?;
     }
     Ok(Outcome::Done)

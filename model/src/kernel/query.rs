@@ -9,7 +9,7 @@ use doorbell::mlx5::abi::event::AsyncEvent;
 use doorbell::mlx5::abi::uar::SEND_REGISTER_BYTES;
 use doorbell::mlx5::abi::verbs::method::{self, UHW_IN, UHW_OUT, object};
 use doorbell::mlx5::abi::verbs::port::{self as abi, GidEntry, QueryPortResp, QueryPortRespEx};
-use doorbell::mlx5::abi::verbs::write::{ExQueryDeviceResp, QueryDeviceResp};
+use doorbell::mlx5::abi::verbs::device::{ExQueryDeviceResp, QueryDeviceResp};
 use doorbell_hal::Errno;
 use zerocopy::big_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
