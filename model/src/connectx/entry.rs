@@ -2,12 +2,12 @@
 //!
 //! Any bytes are an entry or a [`Malformed`]: what software put into the ring is not trusted.
 
+use crate::memory::{Buffer, Entry, List};
+use crate::rc::{Data, Operation, Remote};
 use doorbell::mlx5::abi::wqe::{
     AtomicSegment, CompletionMode, ControlSegment, DataSegment, FenceMode, InlineHeader,
     MAX_SEGMENTS, Opcode, RemoteAddressSegment, SEGMENT_BYTES, SLOT_SEGMENTS,
 };
-use crate::memory::{Buffer, Entry, List};
-use crate::rc::{Data, Operation, Remote};
 use std::fmt;
 use zerocopy::FromBytes;
 
@@ -255,7 +255,9 @@ impl Segments<'_> {
     }
 
     fn peek<T: FromBytes>(&self) -> Result<T, Malformed> {
-        T::read_from_prefix(self.bytes).map(|(segment, _)| segment).map_err(|_| Malformed::Truncated)
+        T::read_from_prefix(self.bytes)
+            .map(|(segment, _)| segment)
+            .map_err(|_| Malformed::Truncated)
     }
 
     fn destinations(&mut self) -> Result<(Data, u64), Malformed> {

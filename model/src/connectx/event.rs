@@ -54,7 +54,9 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::CompletionQueueError { queue } => write!(f, "completion queue {queue:#x} failed"),
+            Event::CompletionQueueError { queue } => {
+                write!(f, "completion queue {queue:#x} failed")
+            }
             Event::QueuePairFatal { pair } => write!(f, "queue pair {pair:#x} failed"),
             Event::QueuePairRequestError { pair } => {
                 write!(f, "queue pair {pair:#x} refused a malformed request")

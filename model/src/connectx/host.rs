@@ -95,9 +95,8 @@ impl Host for Attendant<'_> {
             self.core.path,
             Some(super::Path { destination: crate::fabric::Address::Gid(_), .. })
         );
-        entry.flags_rqpn = SourceWord::new()
-            .with_queue_pair(U24::truncate(peer))
-            .with_global_route(global.into());
+        entry.flags_rqpn =
+            SourceWord::new().with_queue_pair(U24::truncate(peer)).with_global_route(global.into());
         self.put(self.core.context.receive_queue, &entry, completion.solicited, false);
     }
 
@@ -162,7 +161,9 @@ impl Attendant<'_> {
                     self.core.number
                 ));
                 // A key that nothing has: the message finds no memory to go to.
-                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }].into_iter().collect()
+                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }]
+                    .into_iter()
+                    .collect()
             }
         };
         Some(Receive { entry: index.into(), list })
@@ -248,8 +249,8 @@ impl Attendant<'_> {
     fn blank(&self, opcode: CompletionOpcode, operation: u8, index: u16) -> Completion {
         let mut completion = Completion::new_zeroed();
         completion.op_own = OpcodeOwner::new().with_kind(opcode);
-        completion.srqn_uidx = UserIndexWord::new()
-            .with_user_index(U24::truncate(self.core.context.user_index));
+        completion.srqn_uidx =
+            UserIndexWord::new().with_user_index(U24::truncate(self.core.context.user_index));
         completion.sop_drop_qpn = QueueWord::new()
             .with_queue_pair(U24::truncate(self.core.number))
             .with_opcode(operation);
@@ -258,17 +259,11 @@ impl Attendant<'_> {
         completion
     }
 
-    fn write_error(
-        &mut self,
-        opcode: CompletionOpcode,
-        operation: u8,
-        index: u16,
-        status: Status,
-    ) {
+    fn write_error(&mut self, opcode: CompletionOpcode, operation: u8, index: u16, status: Status) {
         let mut completion = ErrorCompletion::new_zeroed();
         completion.op_own = OpcodeOwner::new().with_kind(opcode);
-        completion.srqn = UserIndexWord::new()
-            .with_user_index(U24::truncate(self.core.context.user_index));
+        completion.srqn =
+            UserIndexWord::new().with_user_index(U24::truncate(self.core.context.user_index));
         completion.s_wqe_opcode_qpn = QueueWord::new()
             .with_queue_pair(U24::truncate(self.core.number))
             .with_opcode(operation);
@@ -293,8 +288,7 @@ impl Attendant<'_> {
     fn put(&mut self, number: u32, completion: &Completion, announced: bool, always: bool) {
         let Some(queue) = self.queues.get_mut(&number) else { return };
         let space = self.memory.space();
-        let written =
-            queue.write(space, completion, announced, always, self.counters, self.log);
+        let written = queue.write(space, completion, announced, always, self.counters, self.log);
         match written {
             Written::Quietly => {}
             Written::WithEvent => {

@@ -140,11 +140,12 @@ impl NetworkBuilder {
         }
         // The thread needs the network and the network its thread: the thread waits for its half.
         let (send, receive) = std::sync::mpsc::sync_channel::<Weak<Shared>>(1);
-        let spawned = std::thread::Builder::new().name("virtual-connectx".into()).spawn(move || {
-            if let Ok(network) = receive.recv() {
-                serve(&network);
-            }
-        });
+        let spawned =
+            std::thread::Builder::new().name("virtual-connectx".into()).spawn(move || {
+                if let Ok(network) = receive.recv() {
+                    serve(&network);
+                }
+            });
         // A process that cannot start a thread gets a network that only moves when it is stepped.
         let thread = spawned.ok().map(|handle| handle.thread().clone());
         let shared = Arc::new(shared(thread, world));

@@ -202,9 +202,11 @@ impl Connectx {
         self.alive()?;
         let domain = registration.protection_domain;
         self.domain_users(domain)?;
-        let key = self.memory.keys.insert(registration, variant).map_err(|full| {
-            Refused::Limit { what: "memory key", limit: full.capacity.into() }
-        })?;
+        let key = self
+            .memory
+            .keys
+            .insert(registration, variant)
+            .map_err(|full| Refused::Limit { what: "memory key", limit: full.capacity.into() })?;
         *self.domain_users(domain)? += 1;
         Ok(key)
     }
@@ -300,9 +302,10 @@ impl Connectx {
         }
         let stride = context.log_receive_stride;
         if context.receive_ring.is_some()
-            && (stride < 4 || 1u64.checked_shl(stride.into()).is_none_or(|bytes| {
-                bytes > capabilities.max_receive_entry.into()
-            }))
+            && (stride < 4
+                || 1u64
+                    .checked_shl(stride.into())
+                    .is_none_or(|bytes| bytes > capabilities.max_receive_entry.into()))
         {
             return parameter("log of a receive entry", stride.into());
         }
@@ -604,7 +607,9 @@ impl Connectx {
             Store::Word { value, .. } if offset as usize == uar::CQ_ARM_OFFSET => {
                 self.arm(page, ArmDoorbell::from_memory(value));
             }
-            _ if offset as usize >= uar::SEND_OFFSET => self.send_doorbell(page, &store, now, fabric),
+            _ if offset as usize >= uar::SEND_OFFSET => {
+                self.send_doorbell(page, &store, now, fabric)
+            }
             _ => self.stray(format_args!("a store at {offset:#x} of UAR page {page:#x}")),
         }
         true
@@ -632,9 +637,10 @@ impl Connectx {
     fn send_doorbell(&mut self, page: u32, store: &Store, now: u64, fabric: &mut dyn Fabric) {
         // A copy of several slots: those after the first carry no queue pair number.
         if let Store::Slot { offset, slot, .. } = store {
-            let pair = self.pairs.values_mut().find(|pair| {
-                pair.core.context.uar == page && pair.core.awaits_blue_flame(*offset)
-            });
+            let pair = self
+                .pairs
+                .values_mut()
+                .find(|pair| pair.core.context.uar == page && pair.core.awaits_blue_flame(*offset));
             if let Some(pair) = pair {
                 pair.core.continue_blue_flame(*offset, slot, &mut self.counters);
                 return;
@@ -643,8 +649,7 @@ impl Connectx {
         let Some((number, control)) = send::doorbell_of(store) else {
             return self.stray(format_args!("{store:?}"));
         };
-        let listens =
-            self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
+        let listens = self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
         if !listens {
             return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));
         }

@@ -257,8 +257,18 @@ impl QueuePairAttributes {
             };
         }
         take!(
-            access, path, mtu, peer, expected_psn, responder_resources, rnr_timer, first_psn,
-            max_outstanding_reads, timeout, retry_count, rnr_retry
+            access,
+            path,
+            mtu,
+            peer,
+            expected_psn,
+            responder_resources,
+            rnr_timer,
+            first_psn,
+            max_outstanding_reads,
+            timeout,
+            retry_count,
+            rnr_retry
         );
     }
 }

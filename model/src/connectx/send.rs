@@ -8,9 +8,7 @@ use crate::memory::{AddressSpace, Fault};
 use crate::rc::{Operation, Request, Status};
 use doorbell::mlx5::abi::doorbell::CounterWord;
 use doorbell::mlx5::abi::uar;
-use doorbell::mlx5::abi::wqe::{
-    CompletionMode, ControlSegment, MAX_SLOTS, SLOT_BYTES,
-};
+use doorbell::mlx5::abi::wqe::{CompletionMode, ControlSegment, MAX_SLOTS, SLOT_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The entry that a BlueFlame copy brings: it spares the NIC the fetch.
@@ -55,9 +53,9 @@ impl BlueFlame {
 
 /// Whether a copy to `offset` of a UAR page is the first slot of one.
 fn is_half_start(offset: u32) -> bool {
-    (offset as usize).checked_sub(uar::SEND_OFFSET).is_some_and(|at| {
-        at.is_multiple_of(uar::SEND_HALF_BYTES)
-    })
+    (offset as usize)
+        .checked_sub(uar::SEND_OFFSET)
+        .is_some_and(|at| at.is_multiple_of(uar::SEND_HALF_BYTES))
 }
 
 /// Where the first segments of a store to a send register lead: the queue pair, and what is said

@@ -143,7 +143,6 @@ struct Given {
     index: usize,
     length: u16,
     data: u64,
-    kind: Kind,
 }
 
 /// A call: the command, with its attributes checked one by one.
@@ -173,7 +172,8 @@ impl<'a> Call<'a> {
         let bytes = self.command.as_bytes().get(at..).unwrap_or_default();
         let (attribute, _) =
             ioctl::Attribute::read_from_prefix(bytes).map_err(|_| Errno::EFAULT)?;
-        let ioctl::Attribute { attr_id: id, len: length, flags, attr_data: extra, data } = attribute;
+        let ioctl::Attribute { attr_id: id, len: length, flags, attr_data: extra, data } =
+            attribute;
         let known = knows.iter().flat_map(|list| list.iter()).find(|known| known.id == id);
         let Some(&Attribute { kind, .. }) = known else {
             return if flags & MANDATORY != 0 { Err(Errno::EPROTONOSUPPORT) } else { Ok(None) };
@@ -181,7 +181,7 @@ impl<'a> Call<'a> {
         if self.given.iter().any(|given| given.id == id) {
             return Err(Errno::EINVAL);
         }
-        let given = Given { id, index, length, data, kind };
+        let given = Given { id, index, length, data };
         let lookup = match kind {
             Kind::In { least, most, grows } => {
                 // SAFETY: K2, passed on to our caller.
@@ -254,7 +254,8 @@ impl<'a> Call<'a> {
             None => 0,
             Some(given) if given.length == 8 => given.data,
             Some(given) if given.length == 4 => {
-                let (low, _) = u32::read_from_prefix(given.data.as_bytes()).map_err(|_| Errno::EINVAL)?;
+                let (low, _) =
+                    u32::read_from_prefix(given.data.as_bytes()).map_err(|_| Errno::EINVAL)?;
                 low.into()
             }
             Some(_) => return Err(Errno::EINVAL),

@@ -96,12 +96,8 @@ pub(super) unsafe fn make(
     let (context, pinned) = unsafe { context(state, call, asked, entries) }?;
     let made = state.device.nic(|nic, _, _| nic.create_completion_queue(context));
     let number = made.inspect_err(|_| state.device.unpin(pinned))?;
-    let route = Route {
-        channel,
-        events,
-        user_handle: asked.user_handle,
-        source: state.device.source(),
-    };
+    let route =
+        Route { channel, events, user_handle: asked.user_handle, source: state.device.source() };
     state.device.routes.add_queue(number, route.clone());
     let queue = CompletionQueue { number, pinned, route };
     // SAFETY: K2, passed on to our caller.

@@ -71,15 +71,7 @@ pub(super) unsafe fn register(
     let (mapping, start) = unsafe { map(descriptor, offset, length, flags) }?;
     let made = region::register(
         state,
-        region::Made {
-            domain,
-            start,
-            length,
-            iova,
-            flags,
-            pinned: 0,
-            mapping: Some(mapping),
-        },
+        region::Made { domain, start, length, iova, flags, pinned: 0, mapping: Some(mapping) },
     )?;
     let key = made.key;
     // SAFETY: K2, passed on to our caller.
@@ -128,9 +120,7 @@ unsafe fn map(
     };
     let start = start.map_err(|_| Errno::EINVAL)?;
     // SAFETY: M1: the range is the mapping just made; the advice changes no byte of it.
-    let _ = unsafe {
-        rustix::mm::madvise(start, mapped, rustix::mm::Advice::LinuxDontFork)
-    };
+    let _ = unsafe { rustix::mm::madvise(start, mapped, rustix::mm::Advice::LinuxDontFork) };
     let address = start.expose_provenance() as u64 + (offset - first);
     Ok((Mapping { start, length: mapped }, address))
 }

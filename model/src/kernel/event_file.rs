@@ -41,10 +41,8 @@ pub(super) struct EventQueue {
 impl EventQueue {
     /// A queue of records of `record_length` bytes.
     pub(super) fn new(record_length: usize) -> Result<Arc<EventQueue>, Errno> {
-        let descriptor = eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE,
-        )?;
+        let descriptor =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?;
         Ok(Arc::new(EventQueue { descriptor, record_length, state: Mutex::default() }))
     }
 

@@ -153,9 +153,8 @@ impl File {
         let mut call = Call::new(command);
         let mut made = None;
         // SAFETY: K2, passed on to our caller.
-        let result = unsafe {
-            run(&mut state, &mut call, known, header.num_attrs.into(), &mut made)
-        };
+        let result =
+            unsafe { run(&mut state, &mut call, known, header.num_attrs.into(), &mut made) };
         if let (Err(_), Some(handle)) = (&result, made) {
             state.inner.objects.give_back(handle);
         }

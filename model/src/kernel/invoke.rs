@@ -31,7 +31,10 @@ pub(super) fn name(command: &[u64]) -> String {
         Some(known) => {
             let symbol = WriteCommand::SYMBOLS.iter().find(|(command, _)| *command == known);
             let symbol = symbol.map_or("", |(_, symbol)| *symbol);
-            symbol.trim_start_matches("IB_USER_VERBS_CMD_").trim_start_matches("IB_USER_VERBS_").into()
+            symbol
+                .trim_start_matches("IB_USER_VERBS_CMD_")
+                .trim_start_matches("IB_USER_VERBS_")
+                .into()
         }
         None => format!("command {number:#x}"),
     }
@@ -431,10 +434,7 @@ unsafe fn check_modify_data(call: &Call<'_>) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     };
     debug_assert!(bytes.len() >= LEAST);
-    if data.comp_mask != 0
-        || data.burst_info.reserved != 0
-        || rest.iter().any(|&byte| byte != 0)
-    {
+    if data.comp_mask != 0 || data.burst_info.reserved != 0 || rest.iter().any(|&byte| byte != 0) {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(())

@@ -9,9 +9,7 @@ use crate::fabric::Address;
 use crate::memory::Access;
 use crate::rc::Mtu;
 use doorbell::mlx5::abi::verbs::AccessFlags;
-use doorbell::mlx5::abi::verbs::qp::{
-    ModifyQp, QpAttrMask, QpDest, QpState, QueryQpResp,
-};
+use doorbell::mlx5::abi::verbs::qp::{ModifyQp, QpAttrMask, QpDest, QpState, QueryQpResp};
 use doorbell_hal::Errno;
 
 /// What the kernel remembers of a queue pair's attributes.
@@ -79,9 +77,7 @@ fn transition(from: QpState, to: QpState) -> Option<Transition> {
         (QpState::Reset, QpState::Init) => Transition::ResetToInit,
         (QpState::Init, QpState::Init) => Transition::InitToInit,
         (QpState::Init, QpState::ReadyToReceive) => Transition::InitToReadyToReceive,
-        (QpState::ReadyToReceive, QpState::ReadyToSend) => {
-            Transition::ReadyToReceiveToReadyToSend
-        }
+        (QpState::ReadyToReceive, QpState::ReadyToSend) => Transition::ReadyToReceiveToReadyToSend,
         (QpState::ReadyToSend, QpState::ReadyToSend) => Transition::ReadyToSendToReadyToSend,
         _ => return None,
     })
@@ -151,7 +147,8 @@ fn check_request(pair: &QueuePair, request: &ModifyQp) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     let most = QpState::Error.code();
-    if (mask.cur_state() && request.cur_qp_state > most) || (mask.state() && request.qp_state > most)
+    if (mask.cur_state() && request.cur_qp_state > most)
+        || (mask.state() && request.qp_state > most)
     {
         return Err(Errno::EINVAL);
     }
@@ -316,10 +313,8 @@ impl Known {
 pub(super) fn query(state: &mut State<'_>, handle: u64) -> Result<QueryQpResp, Errno> {
     let number = state.inner.objects.queue_pair(handle)?.number;
     let now = state.device.nic(|nic, _, _| {
-        nic.queue_pair_state(number).ok_or(connectx::Refused::Unknown {
-            what: "queue pair",
-            number,
-        })
+        nic.queue_pair_state(number)
+            .ok_or(connectx::Refused::Unknown { what: "queue pair", number })
     })?;
     let code = match now {
         connectx::State::Reset => QpState::Reset,

@@ -41,9 +41,9 @@ pub(super) fn check_kind(kind: u64) -> Result<(), Errno> {
         // CAP_NET_RAW.
         Some(QpType::RawPacket) => Err(Errno::EPERM),
         // `check_qp_type`, of a device that has none of these.
-        Some(
-            QpType::UnreliableConnected | QpType::UnreliableDatagram | QpType::Driver,
-        ) => Err(Errno::EOPNOTSUPP),
+        Some(QpType::UnreliableConnected | QpType::UnreliableDatagram | QpType::Driver) => {
+            Err(Errno::EOPNOTSUPP)
+        }
         None if EXTENDED.contains(&kind) => Err(Errno::EOPNOTSUPP),
         None => Err(Errno::EINVAL),
     }
@@ -249,9 +249,11 @@ fn send_register(state: &State<'_>, request: &CreateQp) -> Result<(u32, u32), Er
         (false, false) => {
             // `alloc_bfreg` shares registers out by need; here they take turns, from the second on.
             let registers = context.static_uars.len() as u32 * REGISTERS;
-            let pairs = state.inner.objects.live().filter(|(_, object)| {
-                matches!(object, Object::QueuePair(_))
-            });
+            let pairs = state
+                .inner
+                .objects
+                .live()
+                .filter(|(_, object)| matches!(object, Object::QueuePair(_)));
             let register = match registers {
                 0 => return Err(Errno::ENOMEM),
                 1 => 0,
