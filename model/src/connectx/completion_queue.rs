@@ -190,6 +190,15 @@ impl CompletionQueue {
         there
     }
 
+    /// Whether the arm word of the record is older than the one that came through the register.
+    /// Software writes the record first.
+    pub(super) fn record_is_behind(&self, space: &dyn AddressSpace, word: ArmWord) -> bool {
+        let Ok(record) = space.load_word(self.context.record.wrapping_add(4)) else { return true };
+        let record = ArmWord::from_memory(record);
+        let ahead = record.consumer().get().wrapping_sub(word.consumer().get()) & INDEX;
+        ahead > INDEX / 2 || (ahead == 0 && record.sequence() != word.sequence())
+    }
+
     /// Completions written, modulo 2^32.
     pub(super) fn producer(&self) -> u32 {
         self.producer

@@ -16,7 +16,8 @@ pub struct Counters {
     pub blue_flame_entries: u64,
     /// Doorbells that no queue listens to: wrong page, offset, number or state.
     pub stray_doorbells: u64,
-    /// Doorbells for entries that the doorbell record did not cover yet.
+    /// Doorbells that the doorbell record lagged behind: for entries that it did not cover yet, or
+    /// an arm that it did not hold.
     pub record_behind_register: u64,
     /// Work entries read from send rings.
     pub send_entries: u64,

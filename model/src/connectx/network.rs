@@ -222,6 +222,11 @@ impl Network {
         Some(result)
     }
 
+    /// How many NICs the network has had.
+    pub fn nics(&self) -> u32 {
+        self.lock().next_nic
+    }
+
     pub(crate) fn bus(&self, id: NicId) -> Option<Arc<Bus>> {
         self.lock().nics.get(&id.0).map(|nic| Arc::clone(&nic.bus))
     }
@@ -455,6 +460,8 @@ const LOOK_FOR_RECEIVES: Duration = Duration::from_millis(1);
 /// How long a free network sleeps at most. Stores wake it; this is for a fabric that cannot say
 /// when packets arrive.
 const LONGEST_REST: Duration = Duration::from_millis(20);
+/// How often the NICs' thread lets others go first before it takes its turn.
+const YIELDS_TO_WAITERS: u32 = 100;
 /// How often a free network without work looks again before it gives the processor away, and how
 /// often it does that before it sleeps.
 const SPINS: u32 = 100;
@@ -468,7 +475,10 @@ fn serve(network: &Weak<Shared>) {
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
-        if shared.waiting.load(Ordering::Relaxed) > 0 {
+        for _ in 0..YIELDS_TO_WAITERS {
+            if shared.waiting.load(Ordering::Relaxed) == 0 {
+                break;
+            }
             std::thread::yield_now();
         }
         let mut world = shared.world.lock().unwrap_or_else(PoisonError::into_inner);

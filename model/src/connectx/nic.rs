@@ -41,7 +41,8 @@ pub struct Connectx {
     capabilities: Capabilities,
     memory: Memory,
     events: Box<dyn EventSink>,
-    uars: BTreeSet<u32>,
+    /// UAR pages, and whether they were given back while objects still used them.
+    uars: BTreeMap<u32, bool>,
     domains: BTreeMap<u32, u32>,
     queues: BTreeMap<u32, CompletionQueue>,
     pairs: BTreeMap<u32, QueuePair>,
@@ -78,7 +79,7 @@ impl Connectx {
             capabilities,
             memory: Memory::new(space, keys),
             events,
-            uars: BTreeSet::new(),
+            uars: BTreeMap::new(),
             domains: BTreeMap::new(),
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
@@ -148,23 +149,33 @@ impl Connectx {
     pub fn allocate_uar(&mut self) -> Result<u32, Refused> {
         self.alive()?;
         let limit = self.capabilities.max_uars;
-        let free = (FIRST_UAR..limit).find(|page| !self.uars.contains(page));
+        let free = (FIRST_UAR..limit).find(|page| !self.uars.contains_key(page));
         let page = free.ok_or(Refused::Limit { what: "UAR page", limit: limit.into() })?;
-        self.uars.insert(page);
+        self.uars.insert(page, false);
         Ok(page)
     }
 
-    /// Takes a UAR page back.
+    /// Takes a UAR page back. One that objects still use goes back with the last of them.
     pub fn free_uar(&mut self, page: u32) -> Result<(), Refused> {
-        let users = self.pairs.values().any(|pair| pair.core.context.uar == page)
+        match self.uars.get_mut(&page) {
+            Some(given_back @ false) => *given_back = true,
+            Some(true) | None => return Err(Refused::Unknown { what: "UAR page", number: page }),
+        }
+        self.sweep_uar(page);
+        Ok(())
+    }
+
+    /// Forgets a UAR page that was given back and that nothing uses.
+    fn sweep_uar(&mut self, page: u32) {
+        let used = self.pairs.values().any(|pair| pair.core.context.uar == page)
             || self.queues.values().any(|queue| queue.context.uar == page);
-        if users {
-            return Err(Refused::Busy { what: "UAR page", number: page });
+        if !used && self.uars.get(&page) == Some(&true) {
+            self.uars.remove(&page);
         }
-        match self.uars.remove(&page) {
-            true => Ok(()),
-            false => Err(Refused::Unknown { what: "UAR page", number: page }),
-        }
+    }
+
+    fn has_uar(&self, page: u32) -> bool {
+        self.uars.get(&page) == Some(&false)
     }
 
     /// Makes a protection domain.
@@ -239,7 +250,7 @@ impl Connectx {
         if !context.record.is_multiple_of(8) {
             return parameter("address of a doorbell record", context.record);
         }
-        if !self.uars.contains(&context.uar) {
+        if !self.has_uar(context.uar) {
             return Err(Refused::Unknown { what: "UAR page", number: context.uar });
         }
         let log = self.capabilities.log_max_completion_queues;
@@ -255,8 +266,10 @@ impl Connectx {
             Some(queue) if queue.users > 0 => {
                 Err(Refused::Busy { what: "completion queue", number })
             }
-            Some(_) => {
+            Some(queue) => {
+                let page = queue.context.uar;
                 self.queues.remove(&number);
+                self.sweep_uar(page);
                 Ok(())
             }
         }
@@ -292,7 +305,7 @@ impl Connectx {
                 return Err(Refused::Unknown { what: "completion queue", number });
             }
         }
-        if !self.uars.contains(&context.uar) {
+        if !self.has_uar(context.uar) {
             return Err(Refused::Unknown { what: "UAR page", number: context.uar });
         }
         for log in [context.log_send_slots, context.log_receive_entries] {
@@ -377,6 +390,7 @@ impl Connectx {
                 queue.users -= 1;
             }
         }
+        self.sweep_uar(context.uar);
         Ok(())
     }
 
@@ -625,6 +639,12 @@ impl Connectx {
         match self.queues.get_mut(&number) {
             Some(queue) if queue.context.uar == page => {
                 self.counters.arm_doorbells += 1;
+                if queue.record_is_behind(self.memory.space(), doorbell.arm) {
+                    self.counters.record_behind_register += 1;
+                    self.log.note(format_args!(
+                        "completion queue {number:#x}: armed through the register, not the record"
+                    ));
+                }
                 if queue.arm(doorbell.arm) {
                     self.counters.completion_events += 1;
                     self.events.completion(number);

@@ -1,13 +1,12 @@
 //! How a virtual NIC is described.
 
 use super::VirtualConnectx;
-use super::device::Device;
+use super::device::{Device, Settings};
 use super::port::{self, Gid, GidKind, LinkLayer, Port};
 use crate::connectx::{Capabilities, Network};
 use crate::rc::Mtu;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A virtual NIC that is not there yet. What is not said is chosen: an active Ethernet port with
 /// an address of its own, on a network of its own whose NICs run by themselves.
@@ -22,6 +21,7 @@ pub struct Builder {
     gids: Option<Vec<Option<Gid>>>,
     lid: Option<u16>,
     locked_limit: Option<u64>,
+    remote_invalidate: bool,
 }
 
 impl Default for Builder {
@@ -37,12 +37,10 @@ impl Default for Builder {
             gids: None,
             lid: None,
             locked_limit: None,
+            remote_invalidate: false,
         }
     }
 }
-
-/// NICs of this process, to tell them apart.
-static NICS: AtomicU16 = AtomicU16::new(1);
 
 impl Builder {
     /// The name of the RDMA device.
@@ -105,9 +103,18 @@ impl Builder {
         self
     }
 
+    /// Lets peers invalidate plain regions. `mlx5_ib` allows that of memory windows only, which this
+    /// kernel does not make; without this, every send with invalidate is refused.
+    pub fn remote_invalidate(mut self) -> Self {
+        self.remote_invalidate = true;
+        self
+    }
+
     /// Makes the NIC and opens it.
     pub fn open(self) -> VirtualConnectx {
-        let number = NICS.fetch_add(1, Ordering::Relaxed);
+        let network = self.network.unwrap_or_else(Network::free);
+        // NICs are told apart by their place in the network, so that a seed gives the same run.
+        let number = (network.nics() as u16).wrapping_add(1);
         let [high, low] = number.to_be_bytes();
         let mac = [0x02, 0, 0, 0, high, low];
         let guid = 0x0200_00ff_fe00_0000 | u64::from(number);
@@ -131,9 +138,12 @@ impl Builder {
             active_mtu: self.mtu.unwrap_or(self.capabilities.max_mtu),
             gids,
         };
-        let network = self.network.unwrap_or_else(Network::free);
-        let device =
-            Device::new(self.name, network, self.capabilities, guid, port, self.locked_limit);
+        let settings = Settings {
+            guid,
+            locked_limit: self.locked_limit,
+            remote_invalidate: self.remote_invalidate,
+        };
+        let device = Device::new(self.name, network, self.capabilities, port, settings);
         VirtualConnectx::open(Arc::new(device))
     }
 }

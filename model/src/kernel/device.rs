@@ -8,18 +8,26 @@ use doorbell_hal::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// How the kernel driver behaves.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) guid: u64,
+    /// The most bytes that may be pinned (`RLIMIT_MEMLOCK`).
+    pub(super) locked_limit: Option<u64>,
+    /// Peers may invalidate regions.
+    pub(super) remote_invalidate: bool,
+}
+
 /// A virtual NIC with its kernel driver.
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) network: Network,
     pub(super) nic: NicId,
     pub(super) capabilities: Capabilities,
-    pub(super) guid: u64,
+    pub(super) settings: Settings,
     pub(super) routes: Routes,
     port: Mutex<Port>,
     journal: Mutex<Journal>,
-    /// The most bytes that may be pinned (`RLIMIT_MEMLOCK`).
-    locked_limit: Option<u64>,
     pinned: AtomicU64,
     sources: AtomicU64,
     /// Mappings of register pages.
@@ -45,9 +53,8 @@ impl Device {
         name: String,
         network: Network,
         capabilities: Capabilities,
-        guid: u64,
         port: Port,
-        locked_limit: Option<u64>,
+        settings: Settings,
     ) -> Self {
         let routes = Routes::default();
         // SAFETY: D1: the device addresses that this NIC is given are those that commands hand to
@@ -67,11 +74,10 @@ impl Device {
             network,
             nic,
             capabilities,
-            guid,
+            settings,
             routes,
             port: Mutex::new(port),
             journal: Mutex::default(),
-            locked_limit,
             pinned: AtomicU64::new(0),
             sources: AtomicU64::new(1),
             mappings: AtomicUsize::new(0),
@@ -152,7 +158,7 @@ impl Device {
             return Err(Errno::EINVAL);
         }
         let pinned = self.pinned.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let checked = if self.locked_limit.is_some_and(|limit| pinned > limit) {
+        let checked = if self.settings.locked_limit.is_some_and(|limit| pinned > limit) {
             Err(Errno::ENOMEM)
         } else {
             super::user::check_mapped(address, length, writable)

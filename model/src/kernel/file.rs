@@ -305,19 +305,20 @@ fn release(device: &Device, object: Object) -> Remains {
     }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        let device = Arc::clone(&self.device);
+impl File {
+    /// `ib_uverbs_close`: destroys every object of the file. This is not left to the drop of the
+    /// last reference, because a [`Control`] may hold one for a moment longer.
+    fn close(&self) {
         let mut inner = self.inner();
         while let Some(handle) = inner.objects.last_user() {
             match inner.objects.remove(handle) {
-                Some(object) => drop(release(&device, object)),
+                Some(object) => drop(release(&self.device, object)),
                 None => break,
             }
         }
         if let Some(context) = inner.context.take() {
             for page in context.static_uars {
-                let _ = device.nic(|nic, _, _| nic.free_uar(page));
+                let _ = self.device.nic(|nic, _, _| nic.free_uar(page));
             }
         }
         for (_, queue) in inner.event_files.drain(..) {
@@ -326,8 +327,14 @@ impl Drop for File {
     }
 }
 
+impl Drop for VirtualConnectx {
+    fn drop(&mut self) {
+        self.file.close();
+    }
+}
+
 // SAFETY: K1: `ioctl` copies only through the attributes of the command; objects are destroyed under
-// the lock that the NIC touches memory under, before the call that destroys them or `drop` returns;
+// the lock that the NIC touches memory under (D1), before the call that destroys them or `drop` returns;
 // `allocate` is the anonymous memory of `doorbell-hal`.
 unsafe impl Uverbs for VirtualConnectx {
     type Memory = VirtualMemory;

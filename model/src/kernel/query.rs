@@ -301,7 +301,7 @@ pub(super) unsafe fn gid_table(
     let size = call.constant(method::query_gid_table::ENTRY_SIZE, u64::MAX)?;
     let room = call.length(method::query_gid_table::RESP_ENTRIES) as u64;
     // `uverbs_attr_ptr_get_array_size`: a whole number of entries, one at least.
-    if size == 0 || room == 0 || room % size != 0 {
+    if size == 0 || room == 0 || !room.is_multiple_of(size) {
         return Err(Errno::EINVAL);
     }
     state.context()?;
@@ -375,7 +375,7 @@ pub(super) fn device_answer(state: &State<'_>) -> QueryDeviceResp {
     /// `IB_ATOMIC_HCA`.
     const ATOMIC_WITHIN_NIC: u32 = 1;
     let capabilities = &state.device.capabilities;
-    let guid = U64::new(state.device.guid);
+    let guid = U64::new(state.device.settings.guid);
     let max_send_entry = u32::from(capabilities.max_send_entry.min(512));
     let responder = 1 << capabilities.log_max_responder_resources;
     let pairs = 1 << capabilities.log_max_queue_pairs;

@@ -61,9 +61,9 @@ pub(super) fn register(state: &State<'_>, made: Made) -> Result<Region, Errno> {
         length,
         pages: Pages::Flat { device_start: start },
         relaxed: flags.relaxed_ordering(),
-        // The driver makes every key of a process so that its peers may invalidate it only
-        // through a memory window (`set_mkc_access_pd_addr_fields` leaves `en_rinval` 0).
-        remote_invalidate: false,
+        // `set_mkc_access_pd_addr_fields` never sets `en_rinval`: only memory windows can be
+        // invalidated by a peer.
+        remote_invalidate: state.device.settings.remote_invalidate,
     };
     match state.device.nic(|nic, _, _| nic.create_key(registration, None)) {
         Ok(key) => Ok(Region { key, domain, length, iova, pinned, _mapping: mapping }),
