@@ -37,7 +37,8 @@ pub struct Device {
     /// How local operations end, by entry; success if not said.
     pub local: HashMap<u64, Status>,
     pub local_done: Vec<u64>,
-    next_entry: u64,
+    posted: u64,
+    receives_posted: u64,
 }
 
 /// A connection and its device.
@@ -108,7 +109,8 @@ impl Device {
             established: 0,
             local: HashMap::new(),
             local_done: Vec::new(),
-            next_entry: 0,
+            posted: 0,
+            receives_posted: 0,
         }
     }
 
@@ -142,18 +144,18 @@ impl Device {
         self.post_request(request(operation, list))
     }
 
-    /// Posts a work request with an entry of its own; the entry.
+    /// Posts a work request, whose entry is how many were posted before; the entry.
     pub fn post_request(&mut self, request: Request) -> u64 {
-        let entry = self.next_entry;
-        self.next_entry += 1;
+        let entry = self.posted;
+        self.posted += 1;
         self.requests.push_back(Request { entry, ..request });
         entry
     }
 
-    /// Posts a receive; its entry.
+    /// Posts a receive, whose entry is how many were posted before; the entry.
     pub fn post_receive(&mut self, list: List) -> u64 {
-        let entry = self.next_entry;
-        self.next_entry += 1;
+        let entry = self.receives_posted;
+        self.receives_posted += 1;
         self.receives.push_back(Receive { entry, list });
         entry
     }
