@@ -237,7 +237,7 @@ fn ghosts_change_nothing() {
     let list = end.device.list(0, 300);
     end.device.post(Operation::Write(REMOTE), list.clone());
     end.packets(0);
-    let never = [0x80_0000 - 100, 2, 3, 0xff_ffff].map(|psn| ack(psn));
+    let never = [0x80_0000 - 100, 2, 3, 0xff_ffff].map(ack);
     end.take(5, &never);
     end.take(
         5,

@@ -46,7 +46,9 @@ fn add(end: &End, psn: u32, at: u64, add: u64) -> Packet {
 }
 
 /// Opcode, PSN after the first, syndrome and message sequence number of an answer.
-fn summary(packets: &[Packet]) -> Vec<(Opcode, u32, Option<(Syndrome, u32)>)> {
+type Summary = (Opcode, u32, Option<(Syndrome, u32)>);
+
+fn summary(packets: &[Packet]) -> Vec<Summary> {
     let first = Psn::new(Setup::default().first_psn);
     packets
         .iter()
@@ -65,11 +67,11 @@ fn summary(packets: &[Packet]) -> Vec<(Opcode, u32, Option<(Syndrome, u32)>)> {
 
 const POSITIVE: Syndrome = Syndrome::Ack { credits: 31 };
 
-fn ack(psn: u32, message_sequence: u32) -> (Opcode, u32, Option<(Syndrome, u32)>) {
+fn ack(psn: u32, message_sequence: u32) -> Summary {
     (Opcode::Acknowledge, psn, Some((POSITIVE, message_sequence)))
 }
 
-fn nak(psn: u32, message_sequence: u32, code: NakCode) -> (Opcode, u32, Option<(Syndrome, u32)>) {
+fn nak(psn: u32, message_sequence: u32, code: NakCode) -> Summary {
     (Opcode::Acknowledge, psn, Some((Syndrome::Nak(code), message_sequence)))
 }
 
@@ -100,7 +102,7 @@ fn a_write_lands_and_is_acknowledged_when_asked() {
     let mut end = Setup::default().end(0);
     let data = pattern(600, 1);
     let first = Headers::Remote(reth(&end, 0x100, 600));
-    let mut packets = vec![
+    let mut packets = [
         request(Opcode::WriteFirst, 0, first, &data[..256]),
         send(Opcode::WriteMiddle, 1, &data[256..512]),
         send(Opcode::WriteLast, 2, &data[512..]),
