@@ -165,7 +165,7 @@ mod tests {
         let mut fabric = Loopback::new();
         let (a, b) = (fabric.attach(), fabric.attach());
         fabric.bind(b, Address::Lid(2));
-        let mut send = |fabric: &mut Loopback, from, address| {
+        let send = |fabric: &mut Loopback, from, address| {
             let mut packet = numbered(0);
             let mut segments = [Segment::default(); Payload::SEGMENTS];
             segments[0] = Segment { address, len: 8 };

@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn content(at: u32) -> u8 {
-        (at ^ (at >> 8) * 3) as u8
+        (at ^ ((at >> 8) * 3)) as u8
     }
 
     fn register(memory: &mut Memory, start: u64, length: u64, pages: Pages) -> u32 {
