@@ -769,9 +769,8 @@ pub fn connect(a: &Side, b: &Side) {
 /// Two connected sides on a stepped network.
 pub fn connected(seed: u64) -> (Network, Side, Side) {
     let network = Network::stepped(seed);
-    let [a, b] = [(); 2].map(|()| {
-        Side::new(&network, &QueueOptions::default(), &PairOptions::default())
-    });
+    let [a, b] =
+        [(); 2].map(|()| Side::new(&network, &QueueOptions::default(), &PairOptions::default()));
     connect(&a, &b);
     (network, a, b)
 }

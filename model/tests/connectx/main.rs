@@ -4,3 +4,5 @@
 
 mod client;
 mod ioctl;
+mod objects;
+mod states;
