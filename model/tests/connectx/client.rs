@@ -711,14 +711,16 @@ impl Pair {
 }
 
 /// Everything of one side: a NIC, a region of 64 KiB, a completion queue and a queue pair.
+///
+/// The file is closed before the memory goes: that is the order of the fields.
 pub struct Side {
+    pub client: Client,
     pub pair: Pair,
     pub queue: Queue,
     pub memory: VirtualMemory,
     pub key: u32,
     pub domain: u32,
     pub page: (u32, u64),
-    pub client: Client,
 }
 
 impl Side {
@@ -734,7 +736,7 @@ impl Side {
         let key = client.region(domain, &memory, all_rights());
         let queue = client.queue(page, queue);
         let pair = client.pair(domain, page, queue.handle, pair);
-        Side { pair, queue, memory, key, domain, page, client }
+        Side { client, pair, queue, memory, key, domain, page }
     }
 
     /// A piece of this side's region.

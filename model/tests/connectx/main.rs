@@ -3,6 +3,9 @@
 //! name the function.
 
 mod client;
+mod failures;
 mod ioctl;
+mod life;
 mod objects;
+mod rings;
 mod states;
