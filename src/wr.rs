@@ -39,9 +39,15 @@ pub struct LocalSlice {
 }
 
 impl LocalSlice {
-    /// `len` is at most [`MAX_MESSAGE`]: the maker has checked it.
-    pub(crate) const fn new(address: u64, len: u32, lkey: u32) -> Self {
-        LocalSlice { address, len, lkey }
+    /// `len` bytes from `address` on, through `lkey`, where no region of this library stands behind
+    /// them. A `len` over [`MAX_MESSAGE`] is cut to it.
+    ///
+    /// # Safety
+    ///
+    /// The NIC may read and write the bytes that `lkey` reaches whenever a request names them:
+    /// nothing refers to them as anything but raw memory (SAFETY.md, M2).
+    pub const unsafe fn from_parts(address: u64, len: u32, lkey: u32) -> Self {
+        LocalSlice { address, len: if len > MAX_MESSAGE { MAX_MESSAGE } else { len }, lkey }
     }
 
     /// The address of the first byte.
@@ -210,14 +216,19 @@ impl core::error::Error for SizeError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline<B>(pub B);
 
+/// No bytes at all: a message of length 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nothing;
+
 /// Where the bytes of a write or a send come from: [`LocalSlice`], `[LocalSlice; N]`,
-/// `&[LocalSlice]`, [`Inline`].
+/// `&[LocalSlice]`, [`Inline`], [`Nothing`].
 pub trait Gather: Copy + sealed::Sealed {
     /// The number of bytes.
     fn bytes(&self) -> u64;
 }
 
-/// Where the bytes of a read or a receive go: [`LocalSlice`], `[LocalSlice; N]`, `&[LocalSlice]`.
+/// Where the bytes of a read or a receive go: [`LocalSlice`], `[LocalSlice; N]`, `&[LocalSlice]`,
+/// [`Nothing`].
 pub trait Scatter: Gather {
     /// The pieces, in the order in which they are filled.
     fn pieces(&self) -> &[LocalSlice];
@@ -265,6 +276,20 @@ impl Scatter for &[LocalSlice] {
     }
 }
 
+impl Gather for Nothing {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Scatter for Nothing {
+    #[inline(always)]
+    fn pieces(&self) -> &[LocalSlice] {
+        &[]
+    }
+}
+
 /// Fewer than 2^32 pieces of at most 2^31 bytes: no sum of them overflows.
 #[inline(always)]
 fn total(slices: &[LocalSlice]) -> u64 {
@@ -291,6 +316,7 @@ mod sealed {
     impl<const N: usize> Sealed for [super::LocalSlice; N] {}
     impl Sealed for &[super::LocalSlice] {}
     impl<B> Sealed for super::Inline<B> {}
+    impl Sealed for super::Nothing {}
 }
 
 /// An operation, with what the caller wants to know of it.
@@ -358,7 +384,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// The operation of [`write`].
+    /// The operation of [`write`](write()).
     Write<G> { from: G, to: RemoteSlice }
     /// The operation of [`write_immediate`].
     WriteImmediate<G> { from: G, to: RemoteSlice, immediate: u32 }
@@ -497,23 +523,21 @@ pub enum PostError {
     /// The request gathers or scatters more pieces than the queue takes.
     TooManyPieces {
         /// Pieces given.
-        given: usize,
+        given: u32,
         /// The most that the queue takes.
-        most: usize,
+        most: u32,
     },
     /// The request carries more inline bytes than an entry holds.
     InlineTooLong {
         /// Bytes given.
-        given: usize,
+        given: u32,
         /// The most that an entry of this operation holds.
-        most: usize,
+        most: u32,
     },
     /// The pieces together are longer than a message may be.
     MessageTooLong {
-        /// Bytes given.
-        given: u64,
-        /// The most that a message carries.
-        most: u64,
+        /// The most bytes that a message carries.
+        most: u32,
     },
 }
 
@@ -527,8 +551,11 @@ impl fmt::Display for PostError {
             PostError::InlineTooLong { given, most } => {
                 write!(f, "{given} inline bytes were given, and an entry holds at most {most}")
             }
-            PostError::MessageTooLong { given, most } => {
-                write!(f, "{given} bytes were given, and a message carries at most {most}")
+            PostError::MessageTooLong { most } => {
+                write!(
+                    f,
+                    "the pieces are longer than a message, which carries at most {most} bytes"
+                )
             }
         }
     }

@@ -55,6 +55,7 @@ pub(super) struct Port {
 
 /// The most that the device holds of things.
 pub(super) struct DeviceLimits {
+    pub(super) queue_pairs: u32,
     pub(super) completion_entries: u32,
     pub(super) send_slots: u32,
     pub(super) send_entry_bytes: u32,
@@ -265,12 +266,12 @@ impl<V: Uverbs> Context<V> {
         Context {
             verbs,
             port,
-            limits,
             protection_domain,
             uncached,
             combining: Mutex::new(Combining { pages: Vec::new(), free: Vec::new() }),
             indexes: Mutex::new(Indexes { next: 0, free: BTreeSet::new() }),
-            table: Table::default(),
+            table: Table::new(limits.queue_pairs),
+            limits,
             records: Mutex::new(Records { pages: Vec::new(), free: Vec::new() }),
             counters: Mutex::new(Counters { next: 1, by_number: BTreeMap::new() }),
             kept: Mutex::new(Vec::new()),
@@ -318,14 +319,14 @@ impl<V: Uverbs> Context<V> {
         if let Some(index) = indexes.free.pop_first() {
             return Ok(U24::truncate(index));
         }
-        // The largest stands for "none" with this NIC family.
-        let most = (Table::INDEXES as u64 - 1).min(U24::MAX.get().into());
-        if u64::from(indexes.next) >= most {
+        // The largest 24-bit number stands for "none" with this NIC family.
+        let most = self.table.len().min(U24::MAX.get());
+        if indexes.next >= most {
             return Err(Error::OutOfRange {
                 what: "the number of queue pairs",
                 given: u64::from(indexes.next) + 1,
                 least: 0,
-                most,
+                most: most.into(),
             });
         }
         indexes.next += 1;

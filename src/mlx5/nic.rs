@@ -52,6 +52,7 @@ impl<V: Uverbs> Nic<V> {
         // A queue's index in a record has 16 bits, which must tell a full ring from an empty one.
         let most_slots = 1 << 15;
         let limits = DeviceLimits {
+            queue_pairs: device.max_qp,
             completion_entries: device.max_cqe,
             send_slots: driver.max_send_wqebb.min(most_slots),
             send_entry_bytes: u32::from(driver.max_sq_desc_sz)

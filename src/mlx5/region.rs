@@ -107,7 +107,8 @@ impl<V: Uverbs> Registration<V> {
             return Err(out_of_bounds);
         }
         let len = u32::try_from(range.end - range.start).map_err(|_| out_of_bounds)?;
-        Ok(LocalSlice::new(self.address + range.start as u64, len, self.lkey))
+        // SAFETY: M2: the bytes are this region's, which hands them out as raw memory only.
+        Ok(unsafe { LocalSlice::from_parts(self.address + range.start as u64, len, self.lkey) })
     }
 
     fn remote(&self) -> RemoteSlice {

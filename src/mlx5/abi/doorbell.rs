@@ -99,6 +99,14 @@ impl ConsumerWord {
     pub const fn of(index: U24) -> Self {
         ConsumerWord(U32::new(index.get() << Self::INDEX_OFFSET))
     }
+
+    /// The word after `consumed` completions, whose upper 8 bits go to [`reserved`](Self::reserved).
+    ///
+    /// NICs look at the lower 24 only: DPDK's mlx5 driver stores the whole counter, too.
+    #[inline(always)]
+    pub const fn counting(consumed: u32) -> Self {
+        ConsumerWord(U32::new(consumed))
+    }
 }
 
 /// The word that arms a completion queue: in its record, and in the register's doorbell.

@@ -1,13 +1,13 @@
 //! Polling a completion ring, and arming it.
 
-use super::outstanding::{InFlight, Outstanding};
+use super::outstanding::InFlight;
 use super::segment::CompletionSlot;
-use super::table::Table;
+use super::table::{Places, Table};
 use crate::completion::{
     Arrival, Completion, Failed, Queue, QueuePairIndex, Received, Sent, Status, Unrecognized,
 };
 use crate::mlx5::abi::U24;
-use crate::mlx5::abi::cqe::{self, CompletionOpcode, Syndrome};
+use crate::mlx5::abi::cqe::{self, CompletionOpcode as Kind, Syndrome};
 use crate::mlx5::abi::doorbell::{
     ArmDoorbell, ArmSequence, ArmWord, CompletionQueueWord, ConsumerWord,
 };
@@ -37,29 +37,29 @@ pub struct CompletionParts<R> {
 
 /// A completion ring. One thread at a time polls and arms it.
 pub struct CompletionRing<R> {
-    slots: NonNull<CompletionSlot>,
-    /// The number of slots, a power of two.
-    len: u32,
+    /// The slot that the next completion comes in.
+    next: NonNull<CompletionSlot>,
+    /// The slot after the last.
+    end: NonNull<CompletionSlot>,
+    /// The NIC's pass over the ring, modulo 2: the owner bit of the next completion.
+    pass: u8,
     /// Completions consumed so far, modulo 2^32.
     consumer: u32,
     consumer_record: NonNull<AtomicU32>,
-    table: NonNull<Table>,
+    /// The table's places.
+    places: Places,
+    first: NonNull<CompletionSlot>,
     arm_record: NonNull<AtomicU32>,
     events: NonNull<AtomicU32>,
     arm_register: R,
     number: U24,
+    /// The last completion that was a rare one.
+    rare: Completion,
 }
 
 // SAFETY: Q1: the pointers are to memory that outlives the ring and is shared through cells and
 // atomics only; the ring itself is used by one thread at a time, as it takes `&mut`.
 unsafe impl<R: Send> Send for CompletionRing<R> {}
-
-/// What a slot held.
-enum Taken {
-    Completion(Completion),
-    /// A completion of a queue pair that is gone.
-    Stray,
-}
 
 impl<R: Register> CompletionRing<R> {
     /// A ring that nothing was polled from.
@@ -72,32 +72,30 @@ impl<R: Register> CompletionRing<R> {
     /// (SAFETY.md, Q1).
     pub unsafe fn new(parts: CompletionParts<R>) -> Self {
         CompletionRing {
-            slots: parts.slots,
-            len: parts.len,
+            next: parts.slots,
+            // SAFETY: Q1: the end of the slots.
+            end: unsafe { parts.slots.add(parts.len as usize) },
+            pass: 0,
             consumer: 0,
             consumer_record: parts.consumer_record,
+            // SAFETY: Q1: the table outlives this value.
+            places: unsafe { parts.table.as_ref() }.places(),
+            first: parts.slots,
             arm_record: parts.arm_record,
-            table: parts.table,
             events: parts.events,
             arm_register: parts.arm_register,
             number: parts.number,
+            rare: Completion::Unrecognized(Unrecognized {
+                queue_pair: QueuePairIndex(0),
+                opcode: 0,
+            }),
         }
-    }
-
-    /// The slot that the next completion comes in, and whether it has come.
-    #[inline(always)]
-    fn next(&self) -> (&CompletionSlot, Option<cqe::OpcodeOwner>) {
-        let index = (self.consumer & (self.len - 1)) as usize;
-        // SAFETY: Q1: the index is masked to below the number of slots, which outlive the ring.
-        let slot = unsafe { self.slots.add(index).as_ref() };
-        let owner = slot.owner();
-        let pass = self.consumer & self.len != 0;
-        (slot, owner.is_new(pass).then_some(owner))
     }
 
     /// Whether no completion waits.
     pub fn is_empty(&self) -> bool {
-        self.next().1.is_none()
+        // SAFETY: Q1: the next slot is in the ring.
+        !unsafe { self.next.as_ref() }.owner().is_new(self.pass != 0)
     }
 
     /// The next completion, if one has come. Frees the slots of what completed.
@@ -105,69 +103,104 @@ impl<R: Register> CompletionRing<R> {
     /// Completions of queue pairs that are gone are passed over.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
-        loop {
-            let (slot, owner) = self.next();
-            let owner = owner?;
-            sync::fence_after_owner();
-            #[cfg(loom)]
-            if sync::mutant::is(sync::mutant::Mutant::ConsumedBeforeRead) {
-                self.publish(self.consumer.wrapping_add(1));
-            }
-            // SAFETY: S1: the owner byte says that the slot is ours, and the fence came after it.
-            let entry = unsafe { slot.read(owner) };
-            let taken = self.take(&entry);
-            self.consumer = self.consumer.wrapping_add(1);
-            self.publish(self.consumer);
-            if let Taken::Completion(completion) = taken {
-                return Some(completion);
-            }
+        // SAFETY: Q1: the next slot is in the ring, which outlives this value.
+        let slot = unsafe { self.next.as_ref() };
+        let owner = slot.owner();
+        // The last byte of a request's completion is its owner bit and nothing else.
+        if owner.into_bits() == self.pass {
+            let Some((in_flight, queue_pair)) = self.look_up(slot) else {
+                return self.poll_rarely().copied();
+            };
+            // SAFETY: S1: the slot is ours; and the completion is of the queue's entry.
+            let id = unsafe { in_flight.send.complete(slot.counter()) };
+            self.consume(slot);
+            return Some(Completion::Sent(Sent { id, queue_pair }));
         }
+        if owner.owner() != (self.pass != 0) {
+            return None;
+        }
+        let Some((in_flight, queue_pair)) = self.look_up(slot) else {
+            return self.poll_rarely().copied();
+        };
+        // SAFETY: S1: the slot is ours; the immediate is in every completion.
+        let by = match (owner.kind(), unsafe { slot.immediate() }) {
+            (Ok(Kind::ReceiveSend), _) => Arrival::Send,
+            (Ok(Kind::ReceiveSendImmediate), immediate) => Arrival::SendImmediate(immediate),
+            (Ok(Kind::ReceiveSendInvalidate), rkey) => Arrival::SendInvalidate(rkey),
+            (Ok(Kind::ReceiveWriteImmediate), immediate) => Arrival::WriteImmediate(immediate),
+            _ => return self.poll_rarely().copied(),
+        };
+        let solicited = owner.solicited();
+        // SAFETY: S1: the slot is ours; and the completion is of the queue's entry.
+        let (id, len) = unsafe { (in_flight.receive.complete(slot.counter()), slot.byte_count()) };
+        self.consume(slot);
+        Some(Completion::Received(Received { id, queue_pair, len, by, solicited }))
+    }
+
+    /// The queue pair of a completion that has come, unless it is gone.
+    #[inline(always)]
+    fn look_up<'a>(&self, slot: &CompletionSlot) -> Option<(&'a InFlight, QueuePairIndex)> {
+        sync::fence_after_owner();
+        #[cfg(loom)]
+        if sync::mutant::is(sync::mutant::Mutant::ConsumedBeforeRead) {
+            self.publish(self.consumer.wrapping_add(1));
+        }
+        // SAFETY: S1: the owner byte said that the slot is ours, and the fence came after it.
+        let index = unsafe { slot.user_index() };
+        // SAFETY: Q1: the table outlives this value; what it holds stays valid while this ring is
+        // not seen empty, which a poller that has found a completion does not see.
+        let in_flight = unsafe { self.places.get(index).as_ref() }?;
+        Some((in_flight, QueuePairIndex(U24::truncate(index).get())))
+    }
+
+    /// As [`poll`](Self::poll), for completions that are rare.
+    ///
+    /// It answers a place in the ring, so that a poll that finds a common one keeps none for it.
+    #[cold]
+    #[inline(never)]
+    fn poll_rarely(&mut self) -> Option<&Completion> {
+        loop {
+            // SAFETY: Q1: the next slot is in the ring, which outlives this value.
+            let slot = unsafe { self.next.as_ref() };
+            let owner = slot.owner();
+            if !owner.is_new(self.pass != 0) {
+                return None;
+            }
+            let Some((in_flight, queue_pair)) = self.look_up(slot) else {
+                // The queue pair is gone, and nobody waits for its completions.
+                self.consume(slot);
+                continue;
+            };
+            // SAFETY: S1: the slot is ours.
+            let entry = unsafe { slot.read(owner) };
+            self.rare = rare(&entry, in_flight, queue_pair);
+            self.consume(slot);
+            return Some(&self.rare);
+        }
+    }
+
+    /// Goes on to the next slot, and gives the NIC this one back.
+    #[inline(always)]
+    fn consume(&mut self, slot: &CompletionSlot) {
+        self.consumer = self.consumer.wrapping_add(1);
+        // SAFETY: Q1: the slot after one of the ring is in the ring, or its end.
+        self.next = unsafe { NonNull::from(slot).add(1) };
+        if self.next == self.end {
+            self.next = self.first;
+            self.pass ^= 1;
+        }
+        self.publish(self.consumer);
     }
 
     /// Tells the NIC that the slots before `consumer` may be written again.
     #[inline(always)]
     fn publish(&self, consumer: u32) {
-        let word = ConsumerWord::new().with_index(U24::truncate(consumer));
+        let word = ConsumerWord::counting(consumer);
         // SAFETY: Q1: the record outlives the ring.
         let record = unsafe { self.consumer_record.as_ref() };
         // Released: the slot was read before. Pairs with the NIC reading the record before it
         // writes the slot again.
         record.store(word.to_memory(), Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn take(&self, entry: &cqe::Completion) -> Taken {
-        let index = entry.srqn_uidx.user_index();
-        // SAFETY: Q1: the table outlives the ring.
-        let in_flight = unsafe { self.table.as_ref() }.get(index);
-        if in_flight.is_null() {
-            return Taken::Stray;
-        }
-        // SAFETY: Q1: what the table holds stays valid while this ring is not seen empty.
-        let in_flight = unsafe { &*in_flight };
-        let queue_pair = QueuePairIndex(index.get());
-        Taken::Completion(match entry.op_own.kind() {
-            Ok(CompletionOpcode::Request) => {
-                let id = complete(&in_flight.send, entry);
-                Completion::Sent(Sent { id, queue_pair })
-            }
-            Ok(CompletionOpcode::ReceiveSend) => {
-                received(in_flight, entry, queue_pair, Arrival::Send)
-            }
-            Ok(CompletionOpcode::ReceiveSendImmediate) => {
-                let immediate = entry.imm_inval_pkey.get();
-                received(in_flight, entry, queue_pair, Arrival::SendImmediate(immediate))
-            }
-            Ok(CompletionOpcode::ReceiveSendInvalidate) => {
-                let rkey = entry.imm_inval_pkey.get();
-                received(in_flight, entry, queue_pair, Arrival::SendInvalidate(rkey))
-            }
-            Ok(CompletionOpcode::ReceiveWriteImmediate) => {
-                let immediate = entry.imm_inval_pkey.get();
-                received(in_flight, entry, queue_pair, Arrival::WriteImmediate(immediate))
-            }
-            _ => unsuccessful(in_flight, entry, queue_pair),
-        })
     }
 
     /// Asks for one event, when the next completion comes after those polled so far; with
@@ -185,12 +218,10 @@ impl<R: Register> CompletionRing<R> {
         if sync::mutant::is(sync::mutant::Mutant::ArmedWithStaleIndex) {
             consumer = consumer.wrapping_add(1);
         }
-        let arm = ArmWord::new()
-            .with_consumer(U24::truncate(consumer))
-            .with_solicited_only(solicited_only)
-            .with_sequence(ArmSequence::of(events.load(Ordering::Relaxed)));
+        let sequence = ArmSequence::of(events.load(Ordering::Relaxed));
+        let arm = ArmWord::of(U24::truncate(consumer), solicited_only, sequence);
         record.store(arm.to_memory(), Ordering::Relaxed);
-        let cqn = CompletionQueueWord::new().with_number(self.number);
+        let cqn = CompletionQueueWord::of(self.number);
         // Pairs with the NIC reading the record after it saw the register.
         Uncached::before_store();
         // SAFETY: R1: the register was made with 8 bytes.
@@ -199,44 +230,38 @@ impl<R: Register> CompletionRing<R> {
     }
 }
 
-#[inline(always)]
-fn complete(queue: &Outstanding, entry: &cqe::Completion) -> u64 {
-    // SAFETY: S1: only the poller of the ring that a queue completes into calls this, with a
-    // completion that it found there.
-    unsafe { queue.complete(entry.wqe_counter.get()) }
-}
-
-#[inline(always)]
-fn received(
-    in_flight: &InFlight,
-    entry: &cqe::Completion,
-    queue_pair: QueuePairIndex,
-    by: Arrival,
-) -> Completion {
-    let id = complete(&in_flight.receive, entry);
-    let solicited = entry.op_own.solicited();
-    Completion::Received(Received { id, queue_pair, len: entry.byte_cnt.get(), by, solicited })
-}
-
-/// A completion that reports no success.
-#[cold]
-fn unsuccessful(
-    in_flight: &InFlight,
-    entry: &cqe::Completion,
-    queue_pair: QueuePairIndex,
-) -> Completion {
+/// A completion that is none of the common ones.
+fn rare(entry: &cqe::Completion, in_flight: &InFlight, queue_pair: QueuePairIndex) -> Completion {
     let (queue, outstanding) = match entry.op_own.kind() {
-        Ok(CompletionOpcode::RequestError) => (Queue::Send, &in_flight.send),
-        Ok(CompletionOpcode::ReceiveError) => (Queue::Receive, &in_flight.receive),
+        Ok(Kind::Request | Kind::RequestError) => (Queue::Send, &in_flight.send),
+        Ok(
+            Kind::ReceiveSend
+            | Kind::ReceiveSendImmediate
+            | Kind::ReceiveSendInvalidate
+            | Kind::ReceiveWriteImmediate
+            | Kind::ReceiveError,
+        ) => (Queue::Receive, &in_flight.receive),
         _ => {
             let opcode = entry.op_own.opcode();
             return Completion::Unrecognized(Unrecognized { queue_pair, opcode });
         }
     };
-    let id = complete(outstanding, entry);
-    let error = entry.as_error();
-    let status = status(error.syndrome());
-    Completion::Failed(Failed { id, queue_pair, queue, status, vendor: error.vendor_err_synd })
+    // SAFETY: S1: only the poller calls this, with a completion that it found, of the queue's entry.
+    let id = unsafe { outstanding.complete(entry.wqe_counter.get()) };
+    let by = match entry.op_own.kind() {
+        Ok(Kind::Request) => return Completion::Sent(Sent { id, queue_pair }),
+        Ok(Kind::ReceiveSend) => Arrival::Send,
+        Ok(Kind::ReceiveSendImmediate) => Arrival::SendImmediate(entry.imm_inval_pkey.get()),
+        Ok(Kind::ReceiveSendInvalidate) => Arrival::SendInvalidate(entry.imm_inval_pkey.get()),
+        Ok(Kind::ReceiveWriteImmediate) => Arrival::WriteImmediate(entry.imm_inval_pkey.get()),
+        _ => {
+            let error = entry.as_error();
+            let (status, vendor) = (status(error.syndrome()), error.vendor_err_synd);
+            return Completion::Failed(Failed { id, queue_pair, queue, status, vendor });
+        }
+    };
+    let (len, solicited) = (entry.byte_cnt.get(), entry.op_own.solicited());
+    Completion::Received(Received { id, queue_pair, len, by, solicited })
 }
 
 fn status(syndrome: Syndrome) -> Status {

@@ -6,8 +6,8 @@ use crate::mlx5::abi::wqe::{
     SEGMENT_BYTES, SLOT_SEGMENTS,
 };
 use crate::wr::{
-    CompareSwap, FetchAdd, Gather, Inline, LocalSlice, PostError, Read, RemoteSlice, Scatter, Send,
-    SendImmediate, SendInvalidate, Write, WriteImmediate,
+    CompareSwap, FetchAdd, Gather, Inline, LocalSlice, Nothing, PostError, Read, RemoteSlice,
+    Scatter, Send, SendImmediate, SendInvalidate, Write, WriteImmediate,
 };
 use core::ptr::NonNull;
 
@@ -33,15 +33,15 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at slot `start` of a ring of `slots` slots, a power of two.
+    /// A cursor at slot `slot`, below `slots`, of a ring of `slots` slots, a power of two.
     ///
     /// # Safety
     ///
     /// The ring has that many slots at `segments`, and outlives the cursor (SAFETY.md, Q1).
     #[inline(always)]
-    pub unsafe fn new(segments: NonNull<Segment>, slots: u32, start: u32) -> Self {
+    pub unsafe fn new(segments: NonNull<Segment>, slots: u32, slot: u32) -> Self {
         let mask = slots as usize * SLOT_SEGMENTS - 1;
-        let first = (start & (slots - 1)) as usize * SLOT_SEGMENTS;
+        let first = slot as usize * SLOT_SEGMENTS;
         Cursor { segments, mask, first, next: 0 }
     }
 
@@ -72,6 +72,12 @@ pub trait Operation: Copy {
     /// Refuses what does not fit an entry.
     fn check(&self, limits: &Limits) -> Result<(), PostError>;
 
+    /// The same operation without data, for one whose data may turn out to be none.
+    type Bare: Operation;
+
+    /// The operation without its data, if there is none: a data segment cannot say so.
+    fn bare(self) -> Option<Self::Bare>;
+
     /// The entry's segments after the control segment.
     fn segments(&self) -> usize;
 
@@ -90,6 +96,11 @@ pub trait Operation: Copy {
 pub trait Data: Gather {
     /// Refuses what does not fit an entry in which `before` segments come before the data.
     fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError>;
+
+    /// Whether this is a single piece of no bytes: nobody writes that.
+    fn is_empty_piece(&self) -> bool {
+        false
+    }
 
     /// The number of segments.
     fn segments(&self) -> usize;
@@ -110,19 +121,37 @@ impl Data for LocalSlice {
     }
 
     #[inline(always)]
+    fn is_empty_piece(&self) -> bool {
+        // A byte count of 0 would say 2^31.
+        self.len() == 0
+    }
+
+    #[inline(always)]
     fn segments(&self) -> usize {
-        // A byte count of 0 would say 2^31: no bytes are no segment.
-        usize::from(self.len() != 0)
+        1
     }
 
     #[inline(always)]
     unsafe fn write(self, cursor: &mut Cursor) {
-        if self.len() != 0 {
-            let segment = DataSegment::new(self.address(), self.lkey(), self.len());
-            // SAFETY: S1: passed on to our caller.
-            unsafe { cursor.write(segment.to_words()) };
-        }
+        let segment = DataSegment::new(self.address(), self.lkey(), self.len());
+        // SAFETY: S1: passed on to our caller.
+        unsafe { cursor.write(segment.to_words()) };
     }
+}
+
+impl Data for Nothing {
+    #[inline(always)]
+    fn check(&self, _: usize, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, _: &mut Cursor) {}
 }
 
 impl Data for &[LocalSlice] {
@@ -130,23 +159,22 @@ impl Data for &[LocalSlice] {
     fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
         let most = limits.segments - before;
         if self.len() > most {
-            return Err(PostError::TooManyPieces { given: self.len(), most });
+            return Err(PostError::TooManyPieces { given: self.len() as u32, most: most as u32 });
         }
         if self.bytes() > limits.max_message {
-            let most = limits.max_message;
-            return Err(PostError::MessageTooLong { given: self.bytes(), most });
+            return Err(PostError::MessageTooLong { most: limits.max_message as u32 });
         }
         Ok(())
     }
 
     #[inline(always)]
     fn segments(&self) -> usize {
-        self.iter().map(Data::segments).sum()
+        self.iter().filter(|slice| !slice.is_empty_piece()).count()
     }
 
     #[inline(always)]
     unsafe fn write(self, cursor: &mut Cursor) {
-        for slice in self {
+        for slice in self.iter().filter(|slice| !slice.is_empty_piece()) {
             // SAFETY: S1: passed on to our caller.
             unsafe { Data::write(*slice, cursor) };
         }
@@ -179,7 +207,7 @@ impl Data for Inline<&[u8]> {
     fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
         let most = (limits.segments - before) * SEGMENT_BYTES - HEADER;
         if self.0.len() > most {
-            return Err(PostError::InlineTooLong { given: self.0.len(), most });
+            return Err(PostError::InlineTooLong { given: self.0.len() as u32, most: most as u32 });
         }
         Ok(())
     }
@@ -261,6 +289,17 @@ macro_rules! data_operation {
      $(, immediate $immediate:ident)?) => {
         impl<D: Data + $bound> Operation for $name<D> {
             const OPCODE: Opcode = Opcode::$opcode;
+            type Bare = $name<Nothing>;
+
+            #[inline(always)]
+            fn bare(self) -> Option<$name<Nothing>> {
+                let bare = $name {
+                    $data: Nothing,
+                    $($remote: self.$remote,)?
+                    $($immediate: self.$immediate,)?
+                };
+                self.$data.is_empty_piece().then_some(bare)
+            }
 
             #[inline(always)]
             fn check(&self, limits: &Limits) -> Result<(), PostError> {
@@ -303,6 +342,12 @@ macro_rules! atomic_operation {
     ($name:ident: $opcode:ident, $this:ident => $operands:expr) => {
         impl Operation for $name {
             const OPCODE: Opcode = Opcode::$opcode;
+            type Bare = Self;
+
+            #[inline(always)]
+            fn bare(self) -> Option<Self> {
+                None
+            }
 
             #[inline(always)]
             fn check(&self, _: &Limits) -> Result<(), PostError> {

@@ -7,7 +7,7 @@
 //! | [`entry`] | each operation as a work entry | the poster |
 //! | [`receive`] | [`ReceiveRing`]: posting receives | the poster |
 //! | [`completion`] | [`CompletionRing`]: polling, arming | the poller |
-//! | [`outstanding`] | what poster and poller share of one queue pair: ids and freed slots | both |
+//! | [`outstanding`] | what poster and poller share of one queue pair: ids, and what completed last | both |
 //! | [`table`] | how a completion finds its queue pair | the poller; the control path adds and removes |
 //! | [`segment`] | ring memory as cells | whom the ordering words let |
 //!
@@ -18,7 +18,7 @@
 //! # Who may touch what
 //!
 //! A slot belongs to the poster until the doorbell record covers it, then to the NIC until it has
-//! written the entry's completion, then to the poller until it has moved the freed counter past it,
+//! written the entry's completion, then to the poller until it has noted the completion,
 //! then to the poster again. The ids beside the slots go the same round. Each hand-over is one store
 //! of an ordering word and one load of it on the other side:
 //!
@@ -26,7 +26,7 @@
 //! |---|---|---|
 //! | poster to NIC | [`SendRing::ring`], [`ReceiveRing::ring`]: the doorbell record, after `fence_before_publish` | the NIC, before it fetches the entry |
 //! | NIC to poller | the NIC: the owner byte, last | [`CompletionRing::poll`]: the owner byte, then `fence_after_owner` |
-//! | poller to poster | [`Outstanding::complete`]: the freed counter, released | [`Outstanding::freed`]: acquired, before the slot is written again |
+//! | poller to poster | [`Outstanding::complete`]: which entry completed, released | [`Outstanding::completed`]: acquired, before the slot is written again |
 //! | poller to NIC | [`CompletionRing::poll`]: the consumer record, released | the NIC, before it writes the slot again |
 
 pub mod completion;

@@ -1,83 +1,77 @@
-//! What the poster and the poller of a queue share: the ids of posted entries, and how many slots
-//! are free again.
+//! What the poster and the poller of a queue share: the ids of posted entries, and which entry
+//! completed last.
 
 use alloc::boxed::Box;
-use doorbell_hal::sync::{AtomicU32, DmaCell, Ordering};
+use core::ptr::NonNull;
+#[cfg(loom)]
+use doorbell_hal::sync::mutant::{self, Mutant};
+use doorbell_hal::sync::{AtomicU16, DmaCell, Ordering};
 
-/// One queue's posted entries, by the slot that they start at.
+/// One queue's posted entries.
 pub struct Outstanding {
-    entries: Box<[Entry]>,
-    /// Slots freed so far, modulo 2^32. Stored by the poller, loaded by the poster.
-    freed: AtomicU32,
+    /// The id of each entry, at the place of the slot that it starts at.
+    ids: NonNull<DmaCell<u64>>,
+    /// The number of ids, a power of two, less one.
+    mask: u32,
+    /// The first slot of the entry that completed last, modulo 2^16. Stored by the poller, loaded by
+    /// the poster.
+    completed: AtomicU16,
 }
 
-struct Entry {
-    id: DmaCell<u64>,
-    /// The slot after the entry's last, counted from the ring's making on, modulo 2^32.
-    end: DmaCell<u32>,
-}
+/// Before anything was posted: the slot before the first, which is not outstanding.
+const NONE: u16 = u16::MAX;
+
+// SAFETY: Q2: the ids are this value's own, and are cells that two threads share as S1 says.
+unsafe impl Send for Outstanding {}
+// SAFETY: Q2: as for `Send`.
+unsafe impl Sync for Outstanding {}
 
 impl Outstanding {
-    /// For a ring of `slots` slots, a power of two up to 2^16. A ring of none has one all the same,
-    /// so that any counter in a completion has a place to look at.
+    /// For a ring of `slots` slots, a power of two up to 2^15. A ring of none has one id all the
+    /// same, so that any counter in a completion has a place to look at.
     pub fn new(slots: u32) -> Self {
         let slots = slots.next_power_of_two();
-        let entry = |_| Entry { id: DmaCell::new(0), end: DmaCell::new(0) };
-        Outstanding { entries: (0..slots).map(entry).collect(), freed: AtomicU32::new(0) }
+        let ids: Box<[DmaCell<u64>]> = (0..slots).map(|_| DmaCell::new(0)).collect();
+        let ids = NonNull::from(Box::leak(ids)).cast();
+        Outstanding { ids, mask: slots - 1, completed: AtomicU16::new(NONE) }
     }
 
+    /// Where the id of an entry is that starts at slot `slot`.
     #[inline(always)]
-    fn entry(&self, slot: u32) -> &Entry {
-        let index = slot as usize & (self.entries.len() - 1);
-        // SAFETY: Q2: the number of entries is a power of two, so the masked index is below it.
-        unsafe { self.entries.get_unchecked(index) }
+    pub fn id(&self, slot: u32) -> NonNull<DmaCell<u64>> {
+        // SAFETY: Q2: there is a power of two of ids, so the masked number is below it.
+        unsafe { self.ids.add((slot & self.mask) as usize) }
     }
 
-    /// Notes an entry from slot `start` up to slot `end`.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the queue's poster, and the slots from `start` to `end` are free
-    /// (SAFETY.md, S1).
-    #[inline(always)]
-    pub unsafe fn post(&self, start: u32, end: u32, id: u64) {
-        let entry = self.entry(start);
-        // SAFETY: S1: a free slot's cells are the poster's, which our caller is.
-        unsafe { entry.id.write(id) };
-        // SAFETY: S1: as above.
-        unsafe { entry.end.write(end) };
-    }
-
-    /// Frees the slots up to the end of the entry that started at slot `counter`, and answers the
-    /// entry's id.
+    /// Notes that the entry that starts at slot `counter` completed, and with it those before it.
+    /// Answers its id.
     ///
     /// # Safety
     ///
     /// The caller is the poller, and has seen the entry's completion (SAFETY.md, S1).
     #[inline(always)]
     pub unsafe fn complete(&self, counter: u16) -> u64 {
-        let entry = self.entry(counter.into());
         #[cfg(loom)]
         if mutant::is(Mutant::FreedBeforeRead) {
-            // SAFETY: S1: as below.
-            self.freed.store(unsafe { entry.end.read() }, Ordering::Release);
+            self.completed.store(counter, Ordering::Release);
         }
-        // SAFETY: S1: a completed entry's cells are the poller's, which our caller is.
-        let (id, end) = unsafe { (entry.id.read(), entry.end.read()) };
-        // Pairs with the acquire in `freed`: the poster reuses the entry after it was read here.
-        self.freed.store(end, Ordering::Release);
+        // SAFETY: S1: a completed entry's id is the poller's, which our caller is. Q2: it is ours.
+        let id = unsafe { self.id(counter.into()).as_ref().read() };
+        // Pairs with the acquire in `completed`: the poster reuses the id after it was read here.
+        self.completed.store(counter, Ordering::Release);
         id
     }
 
-    /// Slots freed so far, modulo 2^32. What was read of them was read before.
+    /// The first slot of the entry that completed last, modulo 2^16. What was read of it was read
+    /// before.
     #[inline(always)]
-    pub fn freed(&self) -> u32 {
+    pub fn completed(&self) -> u16 {
         #[cfg(loom)]
         if mutant::is(Mutant::NoAcquireOfFreed) {
-            return self.freed.load(Ordering::Relaxed);
+            return self.completed.load(Ordering::Relaxed);
         }
         // Pairs with the release in `complete`.
-        self.freed.load(Ordering::Acquire)
+        self.completed.load(Ordering::Acquire)
     }
 
     /// Starts over with a ring that nothing was posted to.
@@ -86,12 +80,17 @@ impl Outstanding {
     ///
     /// No entry is outstanding, and neither poster nor poller uses this meanwhile (SAFETY.md, S1).
     pub unsafe fn reset(&self) {
-        self.freed.store(0, Ordering::Release);
+        self.completed.store(NONE, Ordering::Release);
     }
 }
 
-#[cfg(loom)]
-use doorbell_hal::sync::mutant::{self, Mutant};
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        let ids = NonNull::slice_from_raw_parts(self.ids, self.mask as usize + 1);
+        // SAFETY: Q2: `new` leaked a box of that many ids.
+        drop(unsafe { Box::from_raw(ids.as_ptr()) });
+    }
+}
 
 /// Both queues of a queue pair, as a completion finds them.
 pub struct InFlight {
@@ -99,4 +98,48 @@ pub struct InFlight {
     pub send: Outstanding,
     /// Posted receives.
     pub receive: Outstanding,
+}
+
+/// How far a poster may go before a slot that is still outstanding.
+///
+/// Slots are counted from the ring's making on, modulo 2^32.
+#[derive(Debug)]
+pub struct Room {
+    /// The first slot that may be outstanding.
+    freed: u32,
+    /// The first slot that must not be posted to: `freed` and the ring's length.
+    limit: u32,
+}
+
+impl Room {
+    /// A ring of `len` slots that nothing was posted to.
+    pub fn new(len: u32) -> Self {
+        Room { freed: 0, limit: len }
+    }
+
+    /// Slots that are free, when last looked, if `posted` were posted.
+    #[inline(always)]
+    pub fn left(&self, posted: u32) -> u32 {
+        self.limit.wrapping_sub(posted)
+    }
+
+    /// Slots that are outstanding, when last looked, if `posted` were posted.
+    pub fn outstanding(&self, posted: u32) -> u32 {
+        posted.wrapping_sub(self.freed)
+    }
+
+    /// Looks again: if an entry completed that is outstanding, frees the slots up to its end, which
+    /// `end_of` answers for the entry's first slot.
+    ///
+    /// A NIC that names an entry that is not outstanding frees nothing.
+    pub fn look(&mut self, posted: u32, outstanding: &Outstanding, end_of: impl Fn(u32) -> u32) {
+        let completed = outstanding.completed();
+        // The one slot after `freed` with that number modulo 2^16: rings are at most half as long.
+        let ahead = u32::from(completed.wrapping_sub(self.freed as u16));
+        if ahead < self.outstanding(posted) {
+            let end = end_of(self.freed.wrapping_add(ahead));
+            self.limit = self.limit.wrapping_add(end.wrapping_sub(self.freed));
+            self.freed = end;
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! Posting receives.
 
-use super::outstanding::Outstanding;
+use super::outstanding::{Outstanding, Room};
 use super::segment::Segment;
 use crate::mlx5::abi::doorbell::CounterWord;
 use crate::mlx5::abi::wqe::DataSegment;
-use crate::wr::{PostError, Receive, Scatter};
+use crate::wr::{Gather, LocalSlice, PostError, Receive, Scatter};
 use core::ptr::NonNull;
-use doorbell_hal::sync::{self, AtomicU32, Ordering};
+use doorbell_hal::sync::{self, AtomicU32, DmaCell, Ordering};
 
 /// Where a receive ring's parts are.
 pub struct ReceiveParts {
@@ -27,10 +27,11 @@ pub struct ReceiveParts {
 /// A receive ring. One thread at a time posts to it.
 pub struct ReceiveRing {
     parts: ReceiveParts,
+    /// The ids, one a receive.
+    ids: NonNull<DmaCell<u64>>,
     /// Receives posted so far, modulo 2^32.
     posted: u32,
-    /// Receives freed, when last looked.
-    freed: u32,
+    room: Room,
 }
 
 // SAFETY: Q1: the pointers are to memory that outlives the ring and is shared through cells and
@@ -45,40 +46,34 @@ impl ReceiveRing {
     /// All that `parts` points to is valid for as long as the ring lives, and in no other ring's
     /// parts (SAFETY.md, Q1).
     pub unsafe fn new(parts: ReceiveParts) -> Self {
-        ReceiveRing { parts, posted: 0, freed: 0 }
+        // SAFETY: Q1: it outlives the ring.
+        let ids = unsafe { parts.outstanding.as_ref() }.id(0);
+        ReceiveRing { room: Room::new(parts.len), parts, ids, posted: 0 }
     }
 
     /// How many receives can be posted before a completion has to be polled.
     #[inline]
     pub fn room(&mut self) -> u32 {
         // SAFETY: Q1: it outlives the ring.
-        self.freed = unsafe { self.parts.outstanding.as_ref() }.freed();
-        self.seen_room()
-    }
-
-    #[inline(always)]
-    fn seen_room(&self) -> u32 {
-        self.parts.len.saturating_sub(self.posted.wrapping_sub(self.freed))
+        let outstanding = unsafe { self.parts.outstanding.as_ref() };
+        self.room.look(self.posted, outstanding, |start| start.wrapping_add(1));
+        self.room.left(self.posted)
     }
 
     /// How many receives were posted and not completed, as far as completions were polled.
     pub fn outstanding(&mut self) -> u32 {
-        self.parts.len - self.room()
+        self.room();
+        self.room.outstanding(self.posted)
     }
 
     /// Writes a receive into the ring. The NIC knows of it after [`ring`](Self::ring).
     #[inline(always)]
     pub fn post<S: Scatter>(&mut self, receive: Receive<S>) -> Result<(), PostError> {
         let pieces = receive.into.pieces();
-        if pieces.len() > self.parts.pieces as usize {
-            let most = self.parts.pieces as usize;
-            return Err(PostError::TooManyPieces { given: pieces.len(), most });
+        if pieces.len() > 1 {
+            self.check(pieces)?;
         }
-        if pieces.len() > 1 && receive.into.bytes() > self.parts.max_message {
-            let most = self.parts.max_message;
-            return Err(PostError::MessageTooLong { given: receive.into.bytes(), most });
-        }
-        if self.seen_room() == 0 && self.room() == 0 {
+        if self.room.left(self.posted) == 0 && !self.has_room() {
             return Err(PostError::Full);
         }
         let index = self.posted & (self.parts.len - 1);
@@ -101,10 +96,29 @@ impl ReceiveRing {
             // SAFETY: S1, Q1: as above, and one segment of the entry is left.
             unsafe { self.parts.segments.add(first + written).as_ref().write(segment.to_words()) };
         }
-        let start = self.posted;
+        // SAFETY: Q1: there are as many ids as receives. S1: we are the poster, and the entry is free.
+        unsafe { self.ids.add(index as usize).as_ref().write(receive.id) };
         self.posted = self.posted.wrapping_add(1);
-        // SAFETY: Q1: it outlives the ring. S1: we are the poster, and the entry is free.
-        unsafe { self.parts.outstanding.as_ref().post(start, self.posted, receive.id) };
+        Ok(())
+    }
+
+    /// Looks for room; false if there is none.
+    #[cold]
+    #[inline(never)]
+    fn has_room(&mut self) -> bool {
+        self.room() != 0
+    }
+
+    /// Refuses several pieces that do not fit an entry, or a message.
+    #[inline]
+    fn check(&self, pieces: &[LocalSlice]) -> Result<(), PostError> {
+        let (given, most) = (pieces.len() as u32, self.parts.pieces);
+        if given > most {
+            return Err(PostError::TooManyPieces { given, most });
+        }
+        if pieces.bytes() > self.parts.max_message {
+            return Err(PostError::MessageTooLong { most: self.parts.max_message as u32 });
+        }
         Ok(())
     }
 
@@ -113,7 +127,7 @@ impl ReceiveRing {
     pub fn ring(&mut self) {
         // Pairs with the NIC reading the record before it fetches an entry.
         sync::fence_before_publish();
-        let word = CounterWord::new().with_counter(self.posted as u16);
+        let word = CounterWord::of(self.posted as u16);
         // SAFETY: Q1: the record outlives the ring.
         unsafe { self.parts.record.as_ref() }.store(word.to_memory(), Ordering::Relaxed);
     }
@@ -125,7 +139,7 @@ impl ReceiveRing {
     /// The NIC does not use the ring, and no receive is outstanding (SAFETY.md, S1).
     pub unsafe fn reset(&mut self) {
         self.posted = 0;
-        self.freed = 0;
+        self.room = Room::new(self.parts.len);
         // SAFETY: Q1: both outlive the ring. S1: passed on to our caller.
         unsafe {
             self.parts.outstanding.as_ref().reset();

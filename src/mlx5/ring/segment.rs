@@ -48,33 +48,65 @@ impl Segment {
 /// A completion in its ring: its owner byte is an ordering word, the rest are bytes.
 #[repr(C, align(64))]
 pub struct CompletionSlot {
-    words: [DmaCell<u64>; 7],
+    scattered: [DmaCell<u64>; 4],
+    user_index: DmaCell<u32>,
+    immediate: DmaCell<u32>,
+    application: DmaCell<u32>,
+    byte_count: DmaCell<u32>,
+    timestamp: DmaCell<u64>,
     queue: DmaCell<u32>,
     counter: DmaCell<u16>,
     signature: DmaCell<u8>,
     owner: AtomicU8,
 }
 
-#[cfg(not(loom))]
-static_assertions::assert_eq_size!(CompletionSlot, Completion);
-#[cfg(not(loom))]
-static_assertions::const_assert_eq!(
-    core::mem::offset_of!(CompletionSlot, owner),
-    core::mem::offset_of!(Completion, op_own)
-);
-
 /// A completion's bytes in the pieces that a [`CompletionSlot`] has.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Pieces {
-    words: [u64; 7],
+    scattered: [u64; 4],
+    user_index: u32,
+    immediate: u32,
+    application: u32,
+    byte_count: u32,
+    timestamp: u64,
     queue: u32,
     counter: u16,
     signature: u8,
     owner: u8,
 }
 
+/// Asserts that a piece is where the completion has the field that it is read as.
+macro_rules! same_place {
+    ($($piece:ident = $field:ident),*) => {
+        $(
+            static_assertions::const_assert_eq!(
+                core::mem::offset_of!(Pieces, $piece),
+                core::mem::offset_of!(Completion, $field)
+            );
+            #[cfg(not(loom))]
+            static_assertions::const_assert_eq!(
+                core::mem::offset_of!(CompletionSlot, $piece),
+                core::mem::offset_of!(Completion, $field)
+            );
+        )*
+    };
+}
+
 static_assertions::assert_eq_size!(Pieces, Completion);
+#[cfg(not(loom))]
+static_assertions::assert_eq_size!(CompletionSlot, Completion);
+same_place!(
+    user_index = srqn_uidx,
+    immediate = imm_inval_pkey,
+    application = app,
+    byte_count = byte_cnt,
+    timestamp = timestamp,
+    queue = sop_drop_qpn,
+    counter = wqe_counter,
+    signature = signature,
+    owner = op_own
+);
 
 impl Default for CompletionSlot {
     fn default() -> Self {
@@ -86,7 +118,12 @@ impl CompletionSlot {
     /// A slot that the NIC has never written.
     pub fn fresh() -> Self {
         CompletionSlot {
-            words: [const { 0 }; 7].map(DmaCell::new),
+            scattered: [0; 4].map(DmaCell::new),
+            user_index: DmaCell::new(0),
+            immediate: DmaCell::new(0),
+            application: DmaCell::new(0),
+            byte_count: DmaCell::new(0),
+            timestamp: DmaCell::new(0),
             queue: DmaCell::new(0),
             counter: DmaCell::new(0),
             signature: DmaCell::new(0),
@@ -101,25 +138,66 @@ impl CompletionSlot {
         OpcodeOwner::from_bits(self.owner.load(Ordering::Relaxed))
     }
 
-    /// Loads the completion, whose owner byte was `owner`.
+    /// Loads the word whose low 24 bits are the user index that the completion carries.
     ///
     /// # Safety
     ///
-    /// The slot is the caller's: `owner` said so, and a fence came after (SAFETY.md, S1).
+    /// The slot is the caller's: the owner byte said so, and a fence came after (SAFETY.md, S1).
     #[inline(always)]
+    pub unsafe fn user_index(&self) -> u32 {
+        // SAFETY: S1: passed on to our caller.
+        u32::from_be(unsafe { self.user_index.read() })
+    }
+
+    /// Loads the entry's index.
+    ///
+    /// # Safety
+    ///
+    /// As for [`user_index`](Self::user_index).
+    #[inline(always)]
+    pub unsafe fn counter(&self) -> u16 {
+        // SAFETY: S1: passed on to our caller.
+        u16::from_be(unsafe { self.counter.read() })
+    }
+
+    /// Loads the immediate, or the invalidated key.
+    ///
+    /// # Safety
+    ///
+    /// As for [`user_index`](Self::user_index).
+    #[inline(always)]
+    pub unsafe fn immediate(&self) -> u32 {
+        // SAFETY: S1: passed on to our caller.
+        u32::from_be(unsafe { self.immediate.read() })
+    }
+
+    /// Loads the number of bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`user_index`](Self::user_index).
+    #[inline(always)]
+    pub unsafe fn byte_count(&self) -> u32 {
+        // SAFETY: S1: passed on to our caller.
+        u32::from_be(unsafe { self.byte_count.read() })
+    }
+
+    /// Loads the whole completion, whose owner byte was `owner`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`user_index`](Self::user_index).
     pub unsafe fn read(&self, owner: OpcodeOwner) -> Completion {
         // SAFETY: S1: passed on to our caller, for each cell.
         let pieces = unsafe {
+            let [a, b, c, d] = &self.scattered;
             Pieces {
-                words: [
-                    self.words[0].read(),
-                    self.words[1].read(),
-                    self.words[2].read(),
-                    self.words[3].read(),
-                    self.words[4].read(),
-                    self.words[5].read(),
-                    self.words[6].read(),
-                ],
+                scattered: [a.read(), b.read(), c.read(), d.read()],
+                user_index: self.user_index.read(),
+                immediate: self.immediate.read(),
+                application: self.application.read(),
+                byte_count: self.byte_count.read(),
+                timestamp: self.timestamp.read(),
                 queue: self.queue.read(),
                 counter: self.counter.read(),
                 signature: self.signature.read(),
@@ -138,9 +216,14 @@ impl CompletionSlot {
         let pieces: Pieces = zerocopy::transmute!(completion);
         // SAFETY: S1: passed on to our caller, for each cell.
         unsafe {
-            for (cell, word) in self.words.iter().zip(pieces.words) {
+            for (cell, word) in self.scattered.iter().zip(pieces.scattered) {
                 cell.write(word);
             }
+            self.user_index.write(pieces.user_index);
+            self.immediate.write(pieces.immediate);
+            self.application.write(pieces.application);
+            self.byte_count.write(pieces.byte_count);
+            self.timestamp.write(pieces.timestamp);
             self.queue.write(pieces.queue);
             self.counter.write(pieces.counter);
             self.signature.write(pieces.signature);

@@ -1,19 +1,20 @@
 //! Posting requests, and ringing the doorbell.
 
-use super::outstanding::Outstanding;
+use super::entry::{Cursor, Limits, Operation};
+use super::outstanding::{Outstanding, Room};
 use super::segment::Segment;
 use crate::mlx5::abi::U24;
-use crate::mlx5::abi::doorbell::CounterWord;
+use crate::mlx5::abi::doorbell::{CounterWord, SendDoorbell};
 use crate::mlx5::abi::uar::SEND_HALF_BYTES;
 use crate::mlx5::abi::wqe::{
-    CompletionMode, ControlFlags, ControlSegment, FenceMode, SLOT_BYTES, SLOT_SEGMENTS,
+    CompletionMode, ControlFlags, ControlSegment, EntrySize, FenceMode, OpcodeWord, SLOT_BYTES,
+    SLOT_SEGMENTS,
 };
-use crate::mlx5::ring::entry::{Cursor, Limits, Operation};
 use crate::wr::{PostError, WorkRequest};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register};
-use doorbell_hal::sync::{self, AtomicU32, Ordering};
+use doorbell_hal::sync::{self, AtomicU32, DmaCell, Ordering};
 
 /// Where a send ring's parts are.
 pub struct SendParts<R> {
@@ -39,13 +40,16 @@ pub struct SendParts<R> {
 /// of up to four slots carries the entry itself (BlueFlame), which spares the NIC the fetch.
 pub struct SendRing<R, C> {
     parts: SendParts<R>,
+    /// The ids, one a slot.
+    ids: NonNull<DmaCell<u64>>,
+    /// What rings the doorbell, but for an entry's opcode, index and size.
+    queue_pair: u64,
     /// Slots posted so far, modulo 2^32.
     posted: u32,
-    /// Slots freed, when last looked.
-    freed: u32,
+    room: Room,
     /// Slots that the NIC was told of.
     rung: u32,
-    /// The first slot of the last entry.
+    /// The first slot of the last entry; kept where a doorbell may carry it.
     last: u32,
     /// What rings the doorbell for the last entry.
     doorbell: u64,
@@ -67,26 +71,53 @@ impl<R: Register, C: Caching> SendRing<R, C> {
     /// parts; the register is of two halves of [`SEND_HALF_BYTES`] and its page is mapped as `C`
     /// says (SAFETY.md, Q1, R1).
     pub unsafe fn new(parts: SendParts<R>) -> Self {
-        let caching = PhantomData;
-        SendRing { parts, posted: 0, freed: 0, rung: 0, last: 0, doorbell: 0, half: 0, caching }
+        let queue_pair = SendDoorbell {
+            opmod_idx_opcode: OpcodeWord::default(),
+            qpn_ds: EntrySize::of(parts.queue_pair, 0),
+        };
+        // SAFETY: Q1: it outlives the ring.
+        let ids = unsafe { parts.outstanding.as_ref() }.id(0);
+        SendRing {
+            room: Room::new(parts.len),
+            parts,
+            ids,
+            queue_pair: queue_pair.to_memory(),
+            posted: 0,
+            rung: 0,
+            last: 0,
+            doorbell: 0,
+            half: 0,
+            caching: PhantomData,
+        }
+    }
+
+    /// The number of slots, less one: what of a slot's number is its place.
+    #[inline(always)]
+    fn mask(&self) -> u32 {
+        self.parts.len.wrapping_sub(1)
     }
 
     /// How many slots are free.
     #[inline]
     pub fn room(&mut self) -> u32 {
+        let Self { parts, posted, room, .. } = self;
         // SAFETY: Q1: it outlives the ring.
-        self.freed = unsafe { self.parts.outstanding.as_ref() }.freed();
-        self.seen_room()
-    }
-
-    #[inline(always)]
-    fn seen_room(&self) -> u32 {
-        self.parts.len.saturating_sub(self.posted.wrapping_sub(self.freed))
+        let outstanding = unsafe { parts.outstanding.as_ref() };
+        room.look(*posted, outstanding, |start| {
+            let first = (start & (parts.len - 1)) as usize * SLOT_SEGMENTS;
+            // SAFETY: Q1: the slot is masked to below the number of slots. S1: only the poster,
+            // which we are, writes slots.
+            let control = unsafe { parts.segments.add(first).as_ref().read() };
+            let segments = ControlSegment::from_words(control).qpn_ds.segments();
+            start.wrapping_add(u32::from(segments).div_ceil(SLOT_SEGMENTS as u32))
+        });
+        room.left(*posted)
     }
 
     /// How many slots were posted and not completed, as far as completions were polled.
     pub fn outstanding(&mut self) -> u32 {
-        self.parts.len - self.room()
+        self.room();
+        self.room.outstanding(self.posted)
     }
 
     /// Writes a request into the ring. The NIC knows of it after [`ring`](Self::ring).
@@ -95,80 +126,113 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         &mut self,
         request: WorkRequest<O, SIGNALED, FENCED, SOLICITED>,
     ) -> Result<(), PostError> {
-        let operation = request.operation;
+        let flags = const {
+            let completion =
+                if SIGNALED { CompletionMode::Always } else { CompletionMode::OnError };
+            let fence = if FENCED { FenceMode::SmallAndFence } else { FenceMode::None };
+            ControlFlags::of(completion, SOLICITED, fence)
+        };
+        let WorkRequest { operation, id } = request;
         operation.check(&self.parts.limits)?;
+        match operation.bare() {
+            None => self.write(operation, flags, id),
+            Some(bare) => self.write_bare(bare, flags, id),
+        }
+    }
+
+    /// As [`write`](Self::write), for the rare operation that turns out to move nothing.
+    #[cold]
+    #[inline(never)]
+    fn write_bare<O: Operation>(
+        &mut self,
+        operation: O,
+        flags: ControlFlags,
+        id: u64,
+    ) -> Result<(), PostError> {
+        self.write(operation, flags, id)
+    }
+
+    /// Looks for room; false if there are not `slots` slots of it.
+    #[cold]
+    #[inline(never)]
+    fn has_room(&mut self, slots: u32) -> bool {
+        self.room() >= slots
+    }
+
+    /// Writes the entry of an operation that fits one.
+    #[inline(always)]
+    fn write<O: Operation>(
+        &mut self,
+        operation: O,
+        flags: ControlFlags,
+        id: u64,
+    ) -> Result<(), PostError> {
         let segments = 1 + operation.segments();
         let slots = segments.div_ceil(SLOT_SEGMENTS) as u32;
-        if self.seen_room() < slots && self.room() < slots {
+        if self.room.left(self.posted) < slots && !self.has_room(slots) {
             return Err(PostError::Full);
         }
         let start = self.posted;
-        let control = ControlSegment::new(
-            O::OPCODE,
-            start as u16,
-            self.parts.queue_pair,
-            segments as u8,
-            const {
-                ControlFlags::new()
-                    .with_completion(if SIGNALED {
-                        CompletionMode::Always
-                    } else {
-                        CompletionMode::OnError
-                    })
-                    .with_fence(if FENCED { FenceMode::SmallAndFence } else { FenceMode::None })
-                    .with_solicited(SOLICITED)
-            },
-            operation.immediate(),
-        );
+        let immediate = operation.immediate();
+        let none = U24::truncate(0);
+        let control =
+            ControlSegment::new(O::OPCODE, start as u16, none, segments as u8, flags, immediate);
+        let [doorbell, tail] = control.to_words();
+        let doorbell = doorbell | self.queue_pair;
+        let slot = start & self.mask();
         // SAFETY: S1, Q1: there is room for the entry's slots, so they are ours.
-        let mut cursor = unsafe { Cursor::new(self.parts.segments, self.parts.len, start) };
+        let mut cursor = unsafe { Cursor::new(self.parts.segments, self.parts.len, slot) };
         // SAFETY: S1: the entry has as many segments as its operation said, which are ours.
         unsafe {
-            cursor.write(control.to_words());
+            cursor.write([doorbell, tail]);
             operation.write(&mut cursor);
         }
+        // SAFETY: Q1: there are as many ids as slots. S1: we are the poster, and the slot was free.
+        unsafe { self.ids.add(slot as usize).as_ref().write(id) };
         self.posted = start.wrapping_add(slots);
-        // SAFETY: Q1: it outlives the ring. S1: we are the poster, and the slots are free.
-        unsafe { self.parts.outstanding.as_ref().post(start, self.posted, request.id) };
-        self.last = start;
-        self.doorbell = control.doorbell();
+        self.doorbell = doorbell;
+        if C::WRITE_COMBINING {
+            self.last = start;
+        }
         Ok(())
     }
 
     /// Gives the NIC all requests posted so far: the doorbell record, then the register.
     #[inline(always)]
     pub fn ring(&mut self) {
-        if self.posted == self.rung {
+        let (posted, doorbell) = (self.posted, self.doorbell);
+        if posted == self.rung {
             return;
         }
         // Pairs with the NIC reading the record before it fetches an entry.
         sync::fence_before_publish();
-        let word = CounterWord::new().with_counter(self.posted as u16);
+        let word = CounterWord::of(posted as u16);
         // SAFETY: Q1: the record outlives the ring.
         unsafe { self.parts.record.as_ref() }.store(word.to_memory(), Ordering::Relaxed);
         // Pairs with the NIC reading the record after it saw the register.
         C::before_store();
-        let slots = self.posted.wrapping_sub(self.last);
+        let half = if C::WRITE_COMBINING { self.half } else { 0 };
+        let slots = posted.wrapping_sub(self.last);
         let alone = self.last == self.rung;
         if C::WRITE_COMBINING && alone && slots as usize <= SEND_HALF_BYTES / SLOT_BYTES {
             self.copy_to_register(slots);
         } else {
             // SAFETY: R1: a half's start is inside the register.
-            unsafe { self.parts.register.store(self.half, self.doorbell) };
+            unsafe { self.parts.register.store(half, doorbell) };
         }
         C::after_store();
         if C::WRITE_COMBINING {
             // The other half's buffer is empty by now, so that two doorbells never merge.
             self.half ^= SEND_HALF_BYTES;
         }
-        self.rung = self.posted;
+        self.rung = posted;
     }
 
     /// Copies the last entry's `slots` slots, at most four, to the register.
     #[inline(always)]
     fn copy_to_register(&self, slots: u32) {
         for slot in 0..slots {
-            let index = self.last.wrapping_add(slot) & (self.parts.len - 1);
+            let index = self.last.wrapping_add(slot) & self.mask();
             let first = index as usize * SLOT_SEGMENTS;
             let mut words = [0; SLOT_BYTES / size_of::<u64>()];
             for segment in 0..SLOT_SEGMENTS {
@@ -188,7 +252,8 @@ impl<R: Register, C: Caching> SendRing<R, C> {
     ///
     /// The NIC does not use the ring, and no request is outstanding (SAFETY.md, S1).
     pub unsafe fn reset(&mut self) {
-        (self.posted, self.freed, self.rung, self.last) = (0, 0, 0, 0);
+        (self.posted, self.rung, self.last) = (0, 0, 0);
+        self.room = Room::new(self.parts.len);
         // SAFETY: Q1: both outlive the ring. S1: passed on to our caller.
         unsafe {
             self.parts.outstanding.as_ref().reset();

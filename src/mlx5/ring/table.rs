@@ -1,80 +1,96 @@
-//! How a completion finds its queue pair: by the user index that it carries, in two loads, however
+//! How a completion finds its queue pair: by the user index that it carries, in one load, however
 //! many queue pairs there are.
 
 use super::outstanding::InFlight;
 use crate::mlx5::abi::U24;
 use alloc::boxed::Box;
-use core::ptr;
+use core::ptr::NonNull;
 use doorbell_hal::sync::{AtomicPtr, Ordering};
 
-/// Index bits of a chunk; the rest number the chunks. Loom's atomics are large and slow to make, and
-/// its models have a few queue pairs.
-const CHUNK_BITS: u32 = if cfg!(loom) { 1 } else { 12 };
-const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNKS: usize = if cfg!(loom) { 2 } else { 1 << (24 - CHUNK_BITS) };
+/// The queue pairs of a NIC by user index.
+pub struct Table(Places);
 
-type Chunk = [AtomicPtr<InFlight>; CHUNK];
-
-/// The queue pairs of a NIC by user index. Grows by chunks, which stay until the table goes.
-pub struct Table {
-    chunks: Box<[AtomicPtr<Chunk>; CHUNKS]>,
+/// Where a table's places are.
+#[derive(Clone, Copy)]
+pub struct Places {
+    first: NonNull<AtomicPtr<InFlight>>,
+    /// The number of places, a power of two of at most 2^24, less one.
+    mask: u32,
 }
 
-impl Default for Table {
-    /// A table with no queue pairs.
-    fn default() -> Self {
-        Table { chunks: Box::new([const { () }; CHUNKS].map(|()| AtomicPtr::new(ptr::null_mut()))) }
+impl Places {
+    #[inline(always)]
+    fn place(&self, index: u32) -> NonNull<AtomicPtr<InFlight>> {
+        // SAFETY: T1: there is a power of two of places, so the masked index is below it.
+        unsafe { self.first.add((index & self.mask) as usize) }
+    }
+
+    /// The queue pair with the user index in the low bits of `index`, or null. Only as many bits
+    /// count as number a place.
+    ///
+    /// # Safety
+    ///
+    /// The table lives (SAFETY.md, T1).
+    #[inline(always)]
+    pub unsafe fn get(&self, index: u32) -> *const InFlight {
+        // SAFETY: T1: passed on to our caller.
+        let place = unsafe { self.place(index).as_ref() };
+        // Pairs with the release in `set`: the queue pair was made before.
+        place.load(Ordering::Acquire)
     }
 }
+
+// SAFETY: T1: the places are this value's own atomics.
+unsafe impl Send for Table {}
+// SAFETY: T1: as for `Send`.
+unsafe impl Sync for Table {}
 
 impl Table {
-    /// The number of indexes.
-    pub const INDEXES: usize = CHUNK * CHUNKS;
-
-    #[inline(always)]
-    fn place(index: U24) -> (usize, usize) {
-        let index = index.get() as usize;
-        (index / CHUNK % CHUNKS, index % CHUNK)
+    /// A table with at least `places` places, at most 2^24, and no queue pairs.
+    ///
+    /// Places take 8 bytes each; the system gives memory only to those that are used.
+    pub fn new(places: u32) -> Self {
+        let places = places.clamp(1, U24::MAX.get()).next_power_of_two();
+        Table(Places { first: Self::allocate(places), mask: places - 1 })
     }
 
-    /// The queue pair with `index`, or null.
-    #[inline(always)]
-    pub fn get(&self, index: U24) -> *const InFlight {
-        let (chunk, place) = Self::place(index);
-        // Pairs with the release in `set`: the chunk was filled before.
-        let chunk = self.chunks[chunk].load(Ordering::Acquire);
-        if chunk.is_null() {
-            return ptr::null();
-        }
-        // SAFETY: T1: a chunk that was stored lives as long as the table.
-        let chunk = unsafe { &*chunk };
-        // Pairs with the release in `set`: the queue pair was made before.
-        chunk[place].load(Ordering::Acquire)
+    #[cfg(not(loom))]
+    fn allocate(places: u32) -> NonNull<AtomicPtr<InFlight>> {
+        let zeroed = Box::<[AtomicPtr<InFlight>]>::new_zeroed_slice(places as usize);
+        // SAFETY: T1: an atomic pointer of zero bytes is a null pointer.
+        NonNull::from(Box::leak(unsafe { zeroed.assume_init() })).cast()
     }
 
-    /// Puts `queue_pair`, or null, at `index`. One caller at a time.
+    #[cfg(loom)]
+    fn allocate(places: u32) -> NonNull<AtomicPtr<InFlight>> {
+        let empty: Box<[_]> = (0..places).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect();
+        NonNull::from(Box::leak(empty)).cast()
+    }
+
+    /// The number of places.
+    // There is at least one.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u32 {
+        self.0.mask + 1
+    }
+
+    /// Where the places are.
+    pub fn places(&self) -> Places {
+        self.0
+    }
+
+    /// Puts `queue_pair`, or null, at `index`.
     pub fn set(&self, index: U24, queue_pair: *const InFlight) {
-        let (number, place) = Self::place(index);
-        let mut chunk = self.chunks[number].load(Ordering::Acquire);
-        if chunk.is_null() {
-            let empty = [const { () }; CHUNK].map(|()| AtomicPtr::new(ptr::null_mut()));
-            chunk = Box::into_raw(Box::new(empty));
-            self.chunks[number].store(chunk, Ordering::Release);
-        }
-        // SAFETY: T1: a chunk that was stored lives as long as the table.
-        let chunk = unsafe { &*chunk };
-        chunk[place].store(queue_pair.cast_mut(), Ordering::Release);
+        // SAFETY: T1: the places are this table's.
+        let place = unsafe { self.0.place(index.get()).as_ref() };
+        place.store(queue_pair.cast_mut(), Ordering::Release);
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        for chunk in self.chunks.iter() {
-            let chunk = chunk.load(Ordering::Acquire);
-            if !chunk.is_null() {
-                // SAFETY: T1: `set` made the chunk from a box, and nothing uses a dropped table.
-                drop(unsafe { Box::from_raw(chunk) });
-            }
-        }
+        let places = NonNull::slice_from_raw_parts(self.0.first, self.len() as usize);
+        // SAFETY: T1: `allocate` leaked a box of that many places.
+        drop(unsafe { Box::from_raw(places.as_ptr()) });
     }
 }

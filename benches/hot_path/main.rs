@@ -1,0 +1,142 @@
+//! Counts the instructions of the hot path, per operation, against a budget.
+//!
+//! `cargo bench --bench hot_path` prints a line for each operation: its instructions, those of a
+//! hand-written floor that does nothing but the necessary loads and stores, and its budget. It exits
+//! with 1 if an operation is over its budget.
+//!
+//! Each operation is inlined into a function that does it 16 times, as an engine's loop does, run
+//! under valgrind's callgrind with collection toggled at that function. The count holds all of the
+//! function's instructions, the loop's included, and is divided by the operations done. Counts do
+//! not depend on the machine's speed or load.
+
+mod floor;
+mod operations;
+
+use std::process::{Command, ExitCode};
+
+/// How often a counted function runs for one count. The rings wrap in between.
+const ROUNDS: u32 = 100;
+
+/// An operation, and what it may cost.
+struct Operation {
+    /// What the table calls it.
+    name: &'static str,
+    /// The function that callgrind counts, and that of the floor.
+    function: &'static str,
+    floor: &'static str,
+    /// The most instructions.
+    budget: u64,
+    /// Runs both, `rounds` times each.
+    run: fn(rounds: u32),
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "post + ring, write of one piece",
+        function: "count_post_write",
+        floor: "count_floor_post_write",
+        budget: 60,
+        run: operations::post_write,
+    },
+    Operation {
+        name: "post + ring, inline write of 32 bytes, BlueFlame",
+        function: "count_post_inline",
+        floor: "count_floor_post_inline",
+        budget: 75,
+        run: operations::post_inline,
+    },
+    Operation {
+        name: "poll, one completion of a send",
+        function: "count_poll",
+        floor: "count_floor_poll",
+        budget: 30,
+        run: operations::poll_one,
+    },
+    Operation {
+        name: "poll, one completion of 4096 queue pairs'",
+        function: "count_poll",
+        floor: "count_floor_poll",
+        budget: 30,
+        run: operations::poll_many,
+    },
+    Operation {
+        name: "poll, nothing there",
+        function: "count_poll_empty",
+        floor: "count_floor_poll_empty",
+        budget: 15,
+        run: operations::poll_empty,
+    },
+    Operation {
+        name: "post a receive of one piece",
+        function: "count_post_receive",
+        floor: "count_floor_post_receive",
+        budget: 30,
+        run: operations::post_receive,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, name] = arguments.as_slice()
+        && flag == "--run"
+    {
+        return match OPERATIONS.iter().find(|operation| operation.name == name) {
+            Some(operation) => {
+                (operation.run)(ROUNDS);
+                ExitCode::SUCCESS
+            }
+            None => ExitCode::FAILURE,
+        };
+    }
+
+    println!("{:<50} {:>12} {:>6} {:>6}", "operation", "instructions", "floor", "budget");
+    let mut over = false;
+    for operation in OPERATIONS {
+        let counted = count(operation.name, operation.function)
+            .and_then(|it| Ok((it, count(operation.name, operation.floor)?)));
+        let (instructions, floor) = match counted {
+            Ok(counted) => counted,
+            Err(why) => {
+                eprintln!("{}: {why}", operation.name);
+                return ExitCode::FAILURE;
+            }
+        };
+        let verdict = if instructions > operation.budget { "  OVER BUDGET" } else { "" };
+        over |= instructions > operation.budget;
+        println!(
+            "{:<50} {instructions:>12} {floor:>6} {:>6}{verdict}",
+            operation.name, operation.budget
+        );
+    }
+    if over { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The instructions of one operation in `function` while operation `run` runs, rounded up.
+fn count(run: &str, function: &str) -> Result<u64, String> {
+    let this = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+    let directory = std::env::temp_dir();
+    let out = directory.join(format!("doorbell-hot-path-{}-{function}", std::process::id()));
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--quiet"])
+        .arg(format!("--toggle-collect={function}"))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(&this)
+        .args(["--run", run])
+        .output()
+        .map_err(|error| format!("cannot run valgrind (Debian package valgrind): {error}"))?;
+    let profile = std::fs::read_to_string(&out);
+    let _ = std::fs::remove_file(&out);
+    if !output.status.success() {
+        return Err(format!("valgrind failed: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let profile = profile.map_err(|error| format!("valgrind wrote no profile: {error}"))?;
+    let total = profile
+        .lines()
+        .find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")))
+        .and_then(|total| total.trim().parse::<u64>().ok())
+        .ok_or("the profile has no total")?;
+    if total == 0 {
+        return Err(format!("{function} was never counted"));
+    }
+    Ok(total.div_ceil(u64::from(ROUNDS) * operations::BATCH as u64))
+}
