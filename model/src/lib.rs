@@ -1,1 +1,24 @@
-//! Virtual RDMA NICs.
+//! Virtual RDMA NICs: what doorbell's drivers, and others', are tested on.
+//!
+//! One engine lies under every family of NICs:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`memory`] | host memory as a device sees it, memory keys, and copies made as DMA makes them |
+//! | [`rc`] | the reliable-connected transport: packets, PSNs, acknowledgements, retries |
+//! | [`fabric`] | what carries packets between ports: loopback, and layers that lose and log them |
+//!
+//! A family adds its rings, its objects and its firmware:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`connectx`] | the virtual ConnectX: rings, registers, queue pairs, completion queues, events |
+//! | [`kernel`] | the verbs file of a virtual ConnectX, answered in this process: [`VirtualConnectx`] |
+
+pub mod connectx;
+pub mod fabric;
+pub mod kernel;
+pub mod memory;
+pub mod rc;
+
+pub use kernel::VirtualConnectx;

@@ -1,0 +1,340 @@
+//! The NIC as a connection of one of its queue pairs sees it: entries in, completions and packets
+//! out.
+
+use super::completion_queue::{CompletionQueue, Written};
+use super::queue_pair::{Core, InFlight, State};
+use super::{Counters, Event, EventSink, Log, send};
+use crate::fabric::{Fabric, Port};
+use crate::memory::{AddressSpace, Memory};
+use crate::rc::{
+    Failure, Host, NakCode, Packet, Receive, ReceiveCompletion, ReceiveKind, Request, Status,
+};
+use doorbell::mlx5::abi::U24;
+use doorbell::mlx5::abi::cqe::{
+    Completion, CompletionOpcode, ErrorCompletion, OpcodeOwner, QueueWord, SourceWord, Syndrome,
+    UserIndexWord,
+};
+use doorbell::mlx5::abi::doorbell::CounterWord;
+use doorbell::mlx5::abi::wqe::{CompletionMode, SEGMENT_BYTES};
+use std::collections::BTreeMap;
+use zerocopy::FromZeros;
+use zerocopy::big_endian::{U16, U32, U64};
+
+/// What of the NIC a connection may use while one of its methods runs.
+pub(super) struct Attendant<'a> {
+    pub(super) now: u64,
+    pub(super) core: &'a mut Core,
+    pub(super) memory: &'a mut Memory,
+    pub(super) queues: &'a mut BTreeMap<u32, CompletionQueue>,
+    pub(super) fabric: &'a mut dyn Fabric,
+    pub(super) port: Port,
+    pub(super) link_up: bool,
+    pub(super) max_message: u64,
+    pub(super) events: &'a dyn EventSink,
+    pub(super) counters: &'a mut Counters,
+    pub(super) log: &'a mut Log,
+}
+
+impl Host for Attendant<'_> {
+    fn memory(&self) -> &Memory {
+        self.memory
+    }
+
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory
+    }
+
+    fn transmit(&mut self, packet: Packet) {
+        let Some(path) = self.core.path.filter(|_| self.link_up) else {
+            self.counters.packets_dropped += 1;
+            return;
+        };
+        self.counters.packets_sent += 1;
+        self.fabric.send(self.now, self.port, path.source, path.destination, packet);
+    }
+
+    fn next_request(&mut self) -> Option<Request> {
+        if self.core.state != State::ReadyToSend {
+            return None;
+        }
+        let space = self.memory.space();
+        self.core.fetch_send(space, self.max_message, self.counters, self.log)
+    }
+
+    fn local_operation(&mut self, _: u64) -> Status {
+        Status::Success
+    }
+
+    fn complete_send(&mut self, request: &Request, status: Status) {
+        let Some(in_flight) = self.core.in_flight.pop_front() else { return };
+        self.write_send(&in_flight, status, send::bytes_in(request));
+    }
+
+    fn next_receive(&mut self) -> Option<Receive> {
+        self.fetch_receive()
+    }
+
+    fn complete_receive(&mut self, completion: ReceiveCompletion) {
+        let index = completion.entry as u16;
+        if completion.status != Status::Success {
+            return self.write_error(CompletionOpcode::ReceiveError, 0, index, completion.status);
+        }
+        let opcode = match (completion.kind, completion.immediate, completion.invalidated) {
+            (ReceiveKind::WriteImmediate, ..) => CompletionOpcode::ReceiveWriteImmediate,
+            (ReceiveKind::Send, Some(_), _) => CompletionOpcode::ReceiveSendImmediate,
+            (ReceiveKind::Send, None, Some(_)) => CompletionOpcode::ReceiveSendInvalidate,
+            (ReceiveKind::Send, None, None) => CompletionOpcode::ReceiveSend,
+        };
+        let mut entry = self.blank(opcode, 0, index);
+        entry.op_own.set_solicited(completion.solicited);
+        entry.byte_cnt = U32::new(completion.length);
+        let word = completion.immediate.or(completion.invalidated);
+        entry.imm_inval_pkey = U32::new(word.unwrap_or(0));
+        let peer = self.core.attributes.peer.unwrap_or(0);
+        let global = matches!(
+            self.core.path,
+            Some(super::Path { destination: crate::fabric::Address::Gid(_), .. })
+        );
+        entry.flags_rqpn =
+            SourceWord::new().with_queue_pair(U24::truncate(peer)).with_global_route(global.into());
+        self.put(self.core.context.receive_queue, &entry, completion.solicited, false);
+    }
+
+    fn established(&mut self) {
+        if self.core.state == State::ReadyToReceive {
+            self.raise(Event::CommunicationEstablished { pair: self.core.number });
+        }
+    }
+
+    fn failed(&mut self, cause: Failure) {
+        let pair = self.core.number;
+        self.core.state = State::Error;
+        match cause {
+            Failure::Request(status) => {
+                self.log.note(format_args!("queue pair {pair:#x} failed: {status}"));
+            }
+            Failure::Peer { nak, receive, refusal } => {
+                if let Some(refusal) = refusal {
+                    self.counters.refused_accesses += 1;
+                    self.log.note(format_args!("queue pair {pair:#x}: its peer: {refusal}"));
+                }
+                self.log.note(format_args!("queue pair {pair:#x} refused its peer: {nak:?}"));
+                if receive.is_none() {
+                    self.raise(match nak {
+                        NakCode::RemoteAccess => Event::QueuePairAccessError { pair },
+                        NakCode::InvalidRequest => Event::QueuePairRequestError { pair },
+                        _ => Event::QueuePairFatal { pair },
+                    });
+                }
+            }
+            Failure::Owner => {}
+        }
+    }
+}
+
+impl Attendant<'_> {
+    fn space(&self) -> &dyn AddressSpace {
+        self.memory.space()
+    }
+
+    pub(super) fn raise(&mut self, event: Event) {
+        self.counters.asynchronous_events += 1;
+        self.log.note(event);
+        self.events.asynchronous(event);
+    }
+
+    /// The next receive entry, if the record says that there is one.
+    pub(super) fn fetch_receive(&mut self) -> Option<Receive> {
+        let available = self.posted_receives();
+        if available == 0 {
+            return None;
+        }
+        self.counters.receive_entries += 1;
+        let index = self.core.receive_consumer;
+        self.core.receive_consumer = index.wrapping_add(1);
+        let list = match self.read_receive(index) {
+            Ok(list) => list,
+            Err(reason) => {
+                self.counters.malformed_entries += 1;
+                self.log.note(format_args!(
+                    "queue pair {:#x}: receive entry {index:#x}: {reason}",
+                    self.core.number
+                ));
+                // A key that nothing has: the message finds no memory to go to.
+                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }]
+                    .into_iter()
+                    .collect()
+            }
+        };
+        Some(Receive { entry: index.into(), list })
+    }
+
+    /// The receives that the record says are posted and that were not read.
+    pub(super) fn posted_receives(&mut self) -> u16 {
+        let core = &*self.core;
+        if core.context.receive_ring.is_none() {
+            return 0;
+        }
+        let word = match self.space().load_word(core.context.record) {
+            Ok(word) => word,
+            Err(fault) => {
+                self.log.note(format_args!("a queue pair's doorbell record: {fault}"));
+                return 0;
+            }
+        };
+        let posted = CounterWord::from_memory(word).counter().wrapping_sub(core.receive_consumer);
+        let entries = 1u32 << core.context.log_receive_entries;
+        if u32::from(posted) > entries {
+            self.log.note(format_args!(
+                "queue pair {:#x}: the record announces {posted} receives of a ring of {entries}",
+                core.number
+            ));
+            return 0;
+        }
+        posted
+    }
+
+    fn read_receive(&self, index: u16) -> Result<crate::memory::List, String> {
+        let context = &self.core.context;
+        let mask = (1u64 << context.log_receive_entries) - 1;
+        let at = (u64::from(index) & mask) << context.log_receive_stride;
+        let mut bytes = vec![0; 1 << context.log_receive_stride];
+        debug_assert!(bytes.len().is_multiple_of(SEGMENT_BYTES));
+        let ring = context.receive_ring.as_ref().ok_or("there is no receive ring")?;
+        ring.read(self.space(), at, &mut bytes).map_err(|fault| fault.to_string())?;
+        super::entry::decode_receive(&bytes).map_err(|malformed| malformed.to_string())
+    }
+
+    /// The completion of a send entry, if it has one.
+    fn write_send(&mut self, entry: &InFlight, status: Status, bytes: u32) {
+        if status == Status::Success {
+            let always = entry.completion == CompletionMode::AlwaysWithEvent;
+            if always || entry.completion == CompletionMode::Always {
+                let mut completion =
+                    self.blank(CompletionOpcode::Request, entry.opcode, entry.index);
+                completion.byte_cnt = U32::new(bytes);
+                self.put(self.core.context.send_queue, &completion, false, always);
+            }
+            return;
+        }
+        if entry.completion != CompletionMode::OnFirstError || !self.core.had_error {
+            self.write_error(CompletionOpcode::RequestError, entry.opcode, entry.index, status);
+        }
+        self.core.had_error = true;
+    }
+
+    /// Flushes what the queue pair in error has posted and its connection never took.
+    pub(super) fn flush(&mut self) {
+        if let Ok(counter) = self.core.send_counter(self.memory.space()) {
+            self.core.announce(counter, self.log);
+        }
+        loop {
+            let space = self.memory.space();
+            let max = self.max_message;
+            let request = self.core.fetch_send(space, max, self.counters, self.log);
+            if request.is_none() {
+                break;
+            }
+            if let Some(entry) = self.core.in_flight.pop_back() {
+                self.write_send(&entry, Status::WrFlushed, 0);
+            }
+        }
+        while let Some(receive) = self.fetch_receive() {
+            let index = receive.entry as u16;
+            self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
+        }
+    }
+
+    /// A successful completion with what all have.
+    fn blank(&self, opcode: CompletionOpcode, operation: u8, index: u16) -> Completion {
+        let mut completion = Completion::new_zeroed();
+        completion.op_own = OpcodeOwner::new().with_kind(opcode);
+        completion.srqn_uidx =
+            UserIndexWord::new().with_user_index(U24::truncate(self.core.context.user_index));
+        completion.sop_drop_qpn = QueueWord::new()
+            .with_queue_pair(U24::truncate(self.core.number))
+            .with_opcode(operation);
+        completion.wqe_counter = U16::new(index);
+        completion.timestamp = U64::new(self.now);
+        completion
+    }
+
+    fn write_error(&mut self, opcode: CompletionOpcode, operation: u8, index: u16, status: Status) {
+        let mut completion = ErrorCompletion::new_zeroed();
+        completion.op_own = OpcodeOwner::new().with_kind(opcode);
+        completion.srqn =
+            UserIndexWord::new().with_user_index(U24::truncate(self.core.context.user_index));
+        completion.s_wqe_opcode_qpn = QueueWord::new()
+            .with_queue_pair(U24::truncate(self.core.number))
+            .with_opcode(operation);
+        completion.wqe_counter = U16::new(index);
+        completion.syndrome = syndrome(status).code();
+        completion.vendor_err_synd = vendor_syndrome(status);
+        self.counters.error_completions += 1;
+        if status != Status::WrFlushed {
+            self.log.note(format_args!(
+                "queue pair {:#x}: entry {index:#x} completes with {status}",
+                self.core.number
+            ));
+        }
+        let queue = match opcode {
+            CompletionOpcode::ReceiveError => self.core.context.receive_queue,
+            _ => self.core.context.send_queue,
+        };
+        self.put(queue, completion.as_completion(), true, false);
+    }
+
+    /// Writes a completion into completion queue `number`.
+    fn put(&mut self, number: u32, completion: &Completion, announced: bool, always: bool) {
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        let space = self.memory.space();
+        let written = queue.write(space, completion, announced, always, self.counters, self.log);
+        match written {
+            Written::Quietly => {}
+            Written::WithEvent => {
+                self.counters.completion_events += 1;
+                self.events.completion(number);
+            }
+            Written::Failed => {
+                self.raise(Event::CompletionQueueError { queue: number });
+                self.lose();
+            }
+            Written::Nowhere => self.lose(),
+        }
+    }
+
+    /// A completion has nowhere to go: the queue pair fails, and only an event can say so.
+    fn lose(&mut self) {
+        if !self.core.lost_completion {
+            self.core.lost_completion = true;
+            self.raise(Event::QueuePairFatal { pair: self.core.number });
+        }
+    }
+}
+
+/// The syndrome that tells a status.
+fn syndrome(status: Status) -> Syndrome {
+    match status {
+        // There is no error completion of a success.
+        Status::Success => Syndrome::Other(0),
+        Status::LocalLength => Syndrome::LocalLength,
+        Status::LocalQpOperation => Syndrome::LocalQueuePairOperation,
+        Status::LocalProtection => Syndrome::LocalProtection,
+        Status::WrFlushed => Syndrome::Flushed,
+        Status::MemoryWindowBind => Syndrome::MemoryWindowBind,
+        Status::BadResponse => Syndrome::BadResponse,
+        Status::LocalAccess => Syndrome::LocalAccess,
+        Status::RemoteInvalidRequest => Syndrome::RemoteInvalidRequest,
+        Status::RemoteAccess => Syndrome::RemoteAccess,
+        Status::RemoteOperational => Syndrome::RemoteOperation,
+        Status::TransportRetryExceeded => Syndrome::TransportRetryExceeded,
+        Status::RnrRetryExceeded => Syndrome::ReceiverNotReadyRetryExceeded,
+        Status::RemoteAborted => Syndrome::RemoteAborted,
+    }
+}
+
+/// The maker's own number beside a syndrome. Flushes have 0xf9 and 0xf5 on ConnectX; nobody may
+/// rely on them, so here they only differ from zero.
+fn vendor_syndrome(status: Status) -> u8 {
+    0x80 | syndrome(status).code()
+}

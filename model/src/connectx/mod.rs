@@ -1,0 +1,46 @@
+//! A virtual ConnectX: its objects, its rings and its registers.
+//!
+//! This is the NIC alone. It knows no kernel and no pointers: rings, records and registered memory
+//! are device addresses, reached through an [`AddressSpace`](crate::memory::AddressSpace); objects
+//! are made by plain calls with contexts; what it reports goes to an [`EventSink`]. The verbs file
+//! of this process ([`crate::kernel`]) drives it so, and firmware commands of a PCI function can.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `register` | the doorbell registers, and the bus that stores travel on |
+//! | `network` | NICs that share a fabric, and how time passes for them: free or stepped |
+//! | `nic` | [`Connectx`]: objects, doorbells, packets |
+//! | `queue_pair` | contexts, states and changes of queue pairs |
+//! | `send`, `receive` | the rings of a queue pair |
+//! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
+//! | `completion_queue` | completion rings, overruns, arming |
+//! | `entry` | work entries, decoded |
+//! | `ring` | the memory of a ring |
+//! | `counters` | what happened |
+
+mod capabilities;
+mod completion_queue;
+mod counters;
+pub mod entry;
+mod event;
+mod host;
+mod network;
+mod nic;
+mod queue_pair;
+mod refused;
+mod register;
+mod ring;
+mod send;
+
+pub use capabilities::Capabilities;
+pub use completion_queue::CompletionQueueContext;
+pub use counters::{Counters, Log};
+pub use event::{Event, EventSink};
+pub use network::{Network, NetworkBuilder, NicId, Step};
+pub use nic::{Connectx, Death};
+pub use queue_pair::{Path, QueuePairAttributes, QueuePairContext, State, Transition};
+pub use refused::Refused;
+pub use register::{Store, UAR_PAGE, VirtualPage, VirtualRegister};
+pub use ring::Ring;
+
+pub(crate) use register::Mapping;

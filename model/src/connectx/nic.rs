@@ -1,0 +1,702 @@
+//! The NIC itself.
+
+use super::completion_queue::CompletionQueue;
+use super::host::Attendant;
+use super::queue_pair::QueuePair;
+use super::register::{Bus, Store};
+use super::{
+    Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
+    QueuePairContext, Refused, State, Transition, send,
+};
+use crate::fabric::{Address, Fabric, Port};
+use crate::memory::{AddressSpace, Keys, Memory, Registration};
+use crate::rc::{Packet, Progress};
+use doorbell::mlx5::abi::doorbell::ArmDoorbell;
+use doorbell::mlx5::abi::uar;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The first number of objects: numbers below are the NIC's own.
+const FIRST_NUMBER: u32 = 0x40;
+/// The first UAR page: pages below hold other registers.
+const FIRST_UAR: u32 = 0x100;
+/// The first index of memory keys. 0x100 is the key that ends receives, 0x300 the reserved lkey.
+const FIRST_KEY: u32 = 0x400;
+
+/// How a NIC dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Every queue pair is flushed first, as by a firmware that still can.
+    Flushed,
+    /// Nothing completes any more.
+    Silent,
+}
+
+/// A virtual ConnectX.
+pub struct Connectx {
+    pub(super) bus: Arc<Bus>,
+    port: Port,
+    addresses: Vec<Address>,
+    link_up: bool,
+    capabilities: Capabilities,
+    memory: Memory,
+    events: Box<dyn EventSink>,
+    /// UAR pages, and whether they were given back while objects still used them.
+    uars: BTreeMap<u32, bool>,
+    domains: BTreeMap<u32, u32>,
+    queues: BTreeMap<u32, CompletionQueue>,
+    pairs: BTreeMap<u32, QueuePair>,
+    /// Numbers are handed out in turn, so that a stale one meets nothing for long.
+    next_number: u32,
+    /// Queue pairs that may have something to do now.
+    ready: VecDeque<u32>,
+    is_ready: BTreeSet<u32>,
+    /// When queue pairs have something to do by themselves.
+    deadlines: BTreeSet<(u64, u32)>,
+    deadline_of: BTreeMap<u32, u64>,
+    /// Queue pairs in error, whose later entries are flushed.
+    in_error: BTreeSet<u32>,
+    counters: Counters,
+    log: Log,
+    dead: bool,
+}
+
+impl Connectx {
+    /// A NIC with no objects, at a new port of `fabric`.
+    pub(super) fn new(
+        capabilities: Capabilities,
+        space: Arc<dyn AddressSpace>,
+        events: Box<dyn EventSink>,
+        bus: Arc<Bus>,
+        fabric: &mut dyn Fabric,
+    ) -> Self {
+        let keys = Keys::new(FIRST_KEY, 1 << capabilities.log_max_keys);
+        Connectx {
+            bus,
+            port: fabric.attach(),
+            addresses: Vec::new(),
+            link_up: true,
+            capabilities,
+            memory: Memory::new(space, keys),
+            events,
+            uars: BTreeMap::new(),
+            domains: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            next_number: FIRST_NUMBER,
+            ready: VecDeque::new(),
+            is_ready: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            deadline_of: BTreeMap::new(),
+            in_error: BTreeSet::new(),
+            counters: Counters::default(),
+            log: Log::default(),
+            dead: false,
+        }
+    }
+
+    /// What it can.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What it has seen and done.
+    pub fn counters(&self) -> Counters {
+        Counters { register_stores: self.bus.seen(), ..self.counters }
+    }
+
+    /// What went wrong.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Writes a line into the log.
+    pub fn note(&mut self, line: impl std::fmt::Display) {
+        self.log.note(line);
+    }
+
+    /// The objects that there are: protection domains, keys, completion queues, queue pairs, UARs.
+    pub fn objects(&self) -> [usize; 5] {
+        let keys = self.memory.keys.len();
+        [self.domains.len(), keys, self.queues.len(), self.pairs.len(), self.uars.len()]
+    }
+
+    fn alive(&self) -> Result<(), Refused> {
+        if self.dead { Err(Refused::Dead) } else { Ok(()) }
+    }
+
+    /// A number that no object of `taken` has, out of `1 << log` numbers.
+    fn number(&mut self, log: u8, what: &'static str, taken: usize) -> Result<u32, Refused> {
+        let limit = 1u64 << log;
+        if taken as u64 + u64::from(FIRST_NUMBER) >= limit {
+            return Err(Refused::Limit { what, limit });
+        }
+        loop {
+            let number = self.next_number;
+            self.next_number =
+                if u64::from(number) + 1 >= limit { FIRST_NUMBER } else { number + 1 };
+            let in_use = u64::from(number) >= limit
+                || self.queues.contains_key(&number)
+                || self.pairs.contains_key(&number)
+                || self.domains.contains_key(&number);
+            if !in_use {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Hands out a UAR page.
+    pub fn allocate_uar(&mut self) -> Result<u32, Refused> {
+        self.alive()?;
+        let limit = self.capabilities.max_uars;
+        let free = (FIRST_UAR..limit).find(|page| !self.uars.contains_key(page));
+        let page = free.ok_or(Refused::Limit { what: "UAR page", limit: limit.into() })?;
+        self.uars.insert(page, false);
+        Ok(page)
+    }
+
+    /// Takes a UAR page back. One that objects still use goes back with the last of them.
+    pub fn free_uar(&mut self, page: u32) -> Result<(), Refused> {
+        match self.uars.get_mut(&page) {
+            Some(given_back @ false) => *given_back = true,
+            Some(true) | None => return Err(Refused::Unknown { what: "UAR page", number: page }),
+        }
+        self.sweep_uar(page);
+        Ok(())
+    }
+
+    /// Forgets a UAR page that was given back and that nothing uses.
+    fn sweep_uar(&mut self, page: u32) {
+        let used = self.pairs.values().any(|pair| pair.core.context.uar == page)
+            || self.queues.values().any(|queue| queue.context.uar == page);
+        if !used && self.uars.get(&page) == Some(&true) {
+            self.uars.remove(&page);
+        }
+    }
+
+    fn has_uar(&self, page: u32) -> bool {
+        self.uars.get(&page) == Some(&false)
+    }
+
+    /// Makes a protection domain.
+    pub fn create_domain(&mut self) -> Result<u32, Refused> {
+        self.alive()?;
+        let log = self.capabilities.log_max_protection_domains;
+        let number = self.number(log, "protection domain", self.domains.len())?;
+        self.domains.insert(number, 0);
+        Ok(number)
+    }
+
+    /// Destroys a protection domain.
+    pub fn destroy_domain(&mut self, number: u32) -> Result<(), Refused> {
+        match self.domains.get(&number) {
+            None => Err(Refused::Unknown { what: "protection domain", number }),
+            Some(0) => {
+                self.domains.remove(&number);
+                Ok(())
+            }
+            Some(_) => Err(Refused::Busy { what: "protection domain", number }),
+        }
+    }
+
+    fn domain_users(&mut self, number: u32) -> Result<&mut u32, Refused> {
+        let unknown = Refused::Unknown { what: "protection domain", number };
+        self.domains.get_mut(&number).ok_or(unknown)
+    }
+
+    /// Makes a memory key, with `variant` as its low byte if that is given.
+    pub fn create_key(
+        &mut self,
+        registration: Registration,
+        variant: Option<u8>,
+    ) -> Result<u32, Refused> {
+        self.alive()?;
+        let domain = registration.protection_domain;
+        self.domain_users(domain)?;
+        let key = self
+            .memory
+            .keys
+            .insert(registration, variant)
+            .map_err(|full| Refused::Limit { what: "memory key", limit: full.capacity.into() })?;
+        *self.domain_users(domain)? += 1;
+        Ok(key)
+    }
+
+    /// Takes a memory key away. Nothing touches its memory after this.
+    pub fn destroy_key(&mut self, key: u32, fabric: &mut dyn Fabric) -> Result<(), Refused> {
+        fabric.settle(self.port);
+        let unknown = Refused::Unknown { what: "memory key", number: key };
+        let registration = self.memory.keys.remove(key).ok_or(unknown)?;
+        *self.domain_users(registration.protection_domain)? -= 1;
+        Ok(())
+    }
+
+    /// Makes a completion queue.
+    pub fn create_completion_queue(
+        &mut self,
+        context: CompletionQueueContext,
+    ) -> Result<u32, Refused> {
+        self.alive()?;
+        let parameter = |what, value| Err(Refused::Parameter { what, value });
+        if context.log_size > self.capabilities.log_max_completion_ring {
+            return parameter("log of a completion ring", context.log_size.into());
+        }
+        if !matches!(context.entry_bytes, 64 | 128) {
+            return parameter("size of a completion", context.entry_bytes.into());
+        }
+        if context.ring.len() < u64::from(context.entry_bytes) << context.log_size {
+            return parameter("length of a completion ring", context.ring.len());
+        }
+        if !context.record.is_multiple_of(8) {
+            return parameter("address of a doorbell record", context.record);
+        }
+        if !self.has_uar(context.uar) {
+            return Err(Refused::Unknown { what: "UAR page", number: context.uar });
+        }
+        let log = self.capabilities.log_max_completion_queues;
+        let number = self.number(log, "completion queue", self.queues.len())?;
+        self.queues.insert(number, CompletionQueue::new(context));
+        Ok(number)
+    }
+
+    /// Destroys a completion queue. Nothing is written to its ring after this.
+    pub fn destroy_completion_queue(&mut self, number: u32) -> Result<(), Refused> {
+        match self.queues.get(&number) {
+            None => Err(Refused::Unknown { what: "completion queue", number }),
+            Some(queue) if queue.users > 0 => {
+                Err(Refused::Busy { what: "completion queue", number })
+            }
+            Some(queue) => {
+                let page = queue.context.uar;
+                self.queues.remove(&number);
+                self.sweep_uar(page);
+                Ok(())
+            }
+        }
+    }
+
+    /// Completions written to a completion queue, modulo 2^32, and whether it failed.
+    pub fn completion_queue(&self, number: u32) -> Option<(u32, bool)> {
+        self.queues.get(&number).map(|queue| (queue.producer(), queue.is_failed()))
+    }
+
+    /// Makes a queue pair, in Reset.
+    pub fn create_queue_pair(&mut self, context: QueuePairContext) -> Result<u32, Refused> {
+        self.alive()?;
+        self.check(&context)?;
+        let log = self.capabilities.log_max_queue_pairs;
+        let number = self.number(log, "queue pair", self.pairs.len())?;
+        *self.domain_users(context.protection_domain)? += 1;
+        for queue in [context.send_queue, context.receive_queue] {
+            if let Some(queue) = self.queues.get_mut(&queue) {
+                queue.users += 1;
+            }
+        }
+        self.pairs.insert(number, QueuePair::new(number, context));
+        Ok(number)
+    }
+
+    fn check(&mut self, context: &QueuePairContext) -> Result<(), Refused> {
+        let parameter = |what, value| Err(Refused::Parameter { what, value });
+        let capabilities = self.capabilities;
+        self.domain_users(context.protection_domain)?;
+        for number in [context.send_queue, context.receive_queue] {
+            if !self.queues.contains_key(&number) {
+                return Err(Refused::Unknown { what: "completion queue", number });
+            }
+        }
+        if !self.has_uar(context.uar) {
+            return Err(Refused::Unknown { what: "UAR page", number: context.uar });
+        }
+        for log in [context.log_send_slots, context.log_receive_entries] {
+            if log > capabilities.log_max_ring {
+                return parameter("log of a ring", log.into());
+            }
+        }
+        let stride = context.log_receive_stride;
+        if context.receive_ring.is_some()
+            && (stride < 4
+                || 1u64
+                    .checked_shl(stride.into())
+                    .is_none_or(|bytes| bytes > capabilities.max_receive_entry.into()))
+        {
+            return parameter("log of a receive entry", stride.into());
+        }
+        if let Some(ring) = &context.send_ring
+            && ring.len() < 64 << context.log_send_slots
+        {
+            return parameter("length of a send ring", ring.len());
+        }
+        if let Some(ring) = &context.receive_ring
+            && ring.len() < 1 << (context.log_receive_entries + stride)
+        {
+            return parameter("length of a receive ring", ring.len());
+        }
+        if !context.record.is_multiple_of(8) {
+            return parameter("address of a doorbell record", context.record);
+        }
+        if context.user_index > 0xff_ffff {
+            return parameter("user index", context.user_index.into());
+        }
+        Ok(())
+    }
+
+    /// Changes a queue pair's state or attributes.
+    pub fn modify_queue_pair(
+        &mut self,
+        number: u32,
+        transition: Transition,
+        attributes: &QueuePairAttributes,
+        now: u64,
+        fabric: &mut dyn Fabric,
+    ) -> Result<(), Refused> {
+        self.alive()?;
+        let unknown = Refused::Unknown { what: "queue pair", number };
+        let pair = self.pairs.get_mut(&number).ok_or(unknown)?;
+        match transition {
+            Transition::ToReset => {
+                fabric.settle(self.port);
+                pair.reset();
+                self.forget(number);
+            }
+            Transition::ToError => self.fail_pair(number, now, fabric),
+            _ => {
+                pair.change(transition, attributes)?;
+                self.make_ready(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue pair's state.
+    pub fn queue_pair_state(&self, number: u32) -> Option<State> {
+        self.pairs.get(&number).map(|pair| pair.core.state)
+    }
+
+    /// Destroys a queue pair. Its rings are not touched after this.
+    pub fn destroy_queue_pair(
+        &mut self,
+        number: u32,
+        fabric: &mut dyn Fabric,
+    ) -> Result<(), Refused> {
+        let unknown = Refused::Unknown { what: "queue pair", number };
+        let pair = self.pairs.remove(&number).ok_or(unknown)?;
+        fabric.settle(self.port);
+        self.forget(number);
+        let context = pair.core.context;
+        *self.domain_users(context.protection_domain)? -= 1;
+        for queue in [context.send_queue, context.receive_queue] {
+            if let Some(queue) = self.queues.get_mut(&queue) {
+                queue.users -= 1;
+            }
+        }
+        self.sweep_uar(context.uar);
+        Ok(())
+    }
+
+    /// Nothing waits for a queue pair any more.
+    fn forget(&mut self, number: u32) {
+        self.ready.retain(|&ready| ready != number);
+        self.is_ready.remove(&number);
+        self.in_error.remove(&number);
+        if let Some(deadline) = self.deadline_of.remove(&number) {
+            self.deadlines.remove(&(deadline, number));
+        }
+    }
+
+    /// Gives the port an address.
+    pub fn bind(&mut self, address: Address, fabric: &mut dyn Fabric) {
+        if !self.addresses.contains(&address) {
+            self.addresses.push(address);
+        }
+        if !self.dead {
+            fabric.bind(self.port, address);
+        }
+    }
+
+    /// Takes an address away from the port.
+    pub fn unbind(&mut self, address: Address, fabric: &mut dyn Fabric) {
+        self.addresses.retain(|&known| known != address);
+        fabric.unbind(self.port, address);
+    }
+
+    /// Its port of the fabric.
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// The link comes up or goes down; packets are lost while it is down.
+    pub fn set_link(&mut self, up: bool) {
+        if self.link_up != up && !self.dead {
+            self.link_up = up;
+            self.raise(if up { Event::PortActive } else { Event::PortError });
+        }
+    }
+
+    /// Whether the link is up.
+    pub fn is_link_up(&self) -> bool {
+        self.link_up
+    }
+
+    /// Raises an asynchronous event.
+    pub fn raise(&mut self, event: Event) {
+        self.counters.asynchronous_events += 1;
+        self.log.note(event);
+        self.events.asynchronous(event);
+    }
+
+    /// The NIC dies. Objects can still be destroyed; nothing else works any more.
+    pub fn die(&mut self, how: Death, now: u64, fabric: &mut dyn Fabric) {
+        if self.dead {
+            return;
+        }
+        if how == Death::Flushed {
+            for number in self.pairs.keys().copied().collect::<Vec<_>>() {
+                self.fail_pair(number, now, fabric);
+            }
+        }
+        self.dead = true;
+        self.bus.unplug();
+        fabric.detach(self.port);
+        self.ready.clear();
+        self.is_ready.clear();
+        self.deadlines.clear();
+        self.deadline_of.clear();
+        self.in_error.clear();
+        self.raise(Event::DeviceFatal);
+    }
+
+    /// Whether it died.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// The last call: gives the port back.
+    pub(super) fn close(&mut self, fabric: &mut dyn Fabric) {
+        if !self.dead {
+            self.bus.unplug();
+            fabric.detach(self.port);
+        }
+    }
+
+    fn make_ready(&mut self, number: u32) {
+        if self.is_ready.insert(number) {
+            self.ready.push_back(number);
+        }
+    }
+
+    /// The queue pairs that may have something to do now.
+    pub(super) fn ready(&self) -> &VecDeque<u32> {
+        &self.ready
+    }
+
+    /// Makes the queue pairs whose time has come ready.
+    pub(super) fn wake(&mut self, now: u64) {
+        while let Some(&(deadline, number)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            self.deadline_of.remove(&number);
+            self.make_ready(number);
+        }
+    }
+
+    /// When the next queue pair has something to do by itself.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// Calls `with` with a queue pair's connection and what it may use, then looks after the rest:
+    /// the next deadline, and what has to be flushed.
+    fn attend<R>(
+        &mut self,
+        number: u32,
+        now: u64,
+        fabric: &mut dyn Fabric,
+        with: impl FnOnce(&mut QueuePairParts<'_, '_>) -> R,
+    ) -> Option<R> {
+        let pair = self.pairs.get_mut(&number)?;
+        let mut host = Attendant {
+            now,
+            core: &mut pair.core,
+            memory: &mut self.memory,
+            queues: &mut self.queues,
+            fabric,
+            port: self.port,
+            link_up: self.link_up,
+            max_message: 1 << self.capabilities.log_max_message,
+            events: &*self.events,
+            counters: &mut self.counters,
+            log: &mut self.log,
+        };
+        let mut parts = QueuePairParts { connection: &mut pair.connection, host: &mut host };
+        let result = with(&mut parts);
+        let QueuePairParts { connection, host } = parts;
+        if host.core.lost_completion && host.core.state != State::Error {
+            host.core.state = State::Error;
+            if let Some(connection) = connection {
+                connection.fail(host);
+            }
+        }
+        if host.core.state == State::Error {
+            host.flush();
+            self.in_error.insert(number);
+        }
+        let deadline = pair.connection.as_ref().and_then(crate::rc::Connection::next_deadline);
+        let known = self.deadline_of.get(&number).copied();
+        if deadline != known {
+            if let Some(known) = known {
+                self.deadlines.remove(&(known, number));
+                self.deadline_of.remove(&number);
+            }
+            if let Some(deadline) = deadline {
+                self.deadlines.insert((deadline, number));
+                self.deadline_of.insert(number, deadline);
+            }
+        }
+        Some(result)
+    }
+
+    fn fail_pair(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            parts.host.core.state = State::Error;
+            if let Some(connection) = parts.connection {
+                connection.fail(parts.host);
+            }
+        });
+    }
+
+    /// Lets the ready queue pair at `place` send a burst.
+    pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
+        let Some(number) = self.ready.remove(place) else { return };
+        self.is_ready.remove(&number);
+        let progress = self.attend(number, now, fabric, |parts| {
+            let connection = parts.connection.as_mut()?;
+            Some(connection.advance(now, parts.host))
+        });
+        if progress == Some(Some(Progress::More)) {
+            self.make_ready(number);
+        }
+    }
+
+    /// Takes in the next packet that has arrived. Answers whether there was one.
+    pub(super) fn receive(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        if self.dead {
+            return false;
+        }
+        let Some(arrival) = fabric.receive(now, self.port) else { return false };
+        let number = arrival.packet.destination;
+        let expected = self.pairs.get(&number).is_some_and(|pair| {
+            pair.connection.is_some()
+                && pair.core.path.is_some_and(|path| {
+                    path.source == arrival.destination && path.destination == arrival.source
+                })
+        });
+        if !expected || !self.link_up {
+            self.counters.packets_dropped += 1;
+            return true;
+        }
+        self.counters.packets_received += 1;
+        self.take_in(number, now, &arrival.packet, fabric);
+        true
+    }
+
+    fn take_in(&mut self, number: u32, now: u64, packet: &Packet, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            if let Some(connection) = parts.connection {
+                connection.receive(now, packet, parts.host);
+            }
+        });
+        self.make_ready(number);
+    }
+
+    /// Whether a packet waits at the port, as far as the fabric knows, is not asked here: see
+    /// [`Fabric::next_arrival`]. Takes the next store off the bus. Answers whether there was one.
+    pub(super) fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let Some(store) = self.bus.take() else { return false };
+        let (page, offset) = match store {
+            Store::Word { page, offset, .. } | Store::Slot { page, offset, .. } => (page, offset),
+        };
+        match store {
+            Store::Word { value, .. } if offset as usize == uar::CQ_ARM_OFFSET => {
+                self.arm(page, ArmDoorbell::from_memory(value));
+            }
+            _ if offset as usize >= uar::SEND_OFFSET => {
+                self.send_doorbell(page, &store, now, fabric)
+            }
+            _ => self.stray(format_args!("a store at {offset:#x} of UAR page {page:#x}")),
+        }
+        true
+    }
+
+    fn stray(&mut self, what: impl std::fmt::Display) {
+        self.counters.stray_doorbells += 1;
+        self.log.note(format_args!("{what}: nothing listens there"));
+    }
+
+    fn arm(&mut self, page: u32, doorbell: ArmDoorbell) {
+        let number = doorbell.cqn.number().get();
+        match self.queues.get_mut(&number) {
+            Some(queue) if queue.context.uar == page => {
+                self.counters.arm_doorbells += 1;
+                if queue.record_is_behind(self.memory.space(), doorbell.arm) {
+                    self.counters.record_behind_register += 1;
+                    self.log.note(format_args!(
+                        "completion queue {number:#x}: armed through the register, not the record"
+                    ));
+                }
+                if queue.arm(doorbell.arm) {
+                    self.counters.completion_events += 1;
+                    self.events.completion(number);
+                }
+            }
+            _ => self.stray(format_args!("arming {number:#x} through UAR page {page:#x}")),
+        }
+    }
+
+    fn send_doorbell(&mut self, page: u32, store: &Store, now: u64, fabric: &mut dyn Fabric) {
+        // A copy of several slots: those after the first carry no queue pair number.
+        if let Store::Slot { offset, slot, .. } = store {
+            let pair = self
+                .pairs
+                .values_mut()
+                .find(|pair| pair.core.context.uar == page && pair.core.awaits_blue_flame(*offset));
+            if let Some(pair) = pair {
+                pair.core.continue_blue_flame(*offset, slot, &mut self.counters);
+                return;
+            }
+        }
+        let Some((number, control)) = send::doorbell_of(store) else {
+            return self.stray(format_args!("{store:?}"));
+        };
+        let listens = self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
+        if !listens {
+            return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));
+        }
+        self.attend(number, now, fabric, |parts| {
+            let host = &mut *parts.host;
+            let space = host.memory.space();
+            host.core.ring(store, &control, space, host.counters, host.log);
+        });
+        self.make_ready(number);
+    }
+
+    /// Flushes what was posted to queue pairs in error since. Receives are posted without a
+    /// doorbell, so somebody has to look.
+    pub(super) fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {
+        for number in self.in_error.iter().copied().collect::<Vec<_>>() {
+            self.attend(number, now, fabric, |_| ());
+        }
+    }
+
+    /// Whether a queue pair is in error, so that [`flush_late`](Self::flush_late) may find work.
+    pub(super) fn has_failed_pairs(&self) -> bool {
+        !self.in_error.is_empty()
+    }
+}
+
+/// A queue pair taken apart, for the time of a call into its connection.
+struct QueuePairParts<'a, 'b> {
+    connection: &'a mut Option<crate::rc::Connection>,
+    host: &'a mut Attendant<'b>,
+}

@@ -1,0 +1,149 @@
+//! How a virtual NIC is described.
+
+use super::VirtualConnectx;
+use super::device::{Device, Settings};
+use super::port::{self, Gid, GidKind, LinkLayer, Port};
+use crate::connectx::{Capabilities, Network};
+use crate::rc::Mtu;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// A virtual NIC that is not there yet. What is not said is chosen: an active Ethernet port with
+/// an address of its own, on a network of its own whose NICs run by themselves.
+pub struct Builder {
+    name: String,
+    network: Option<Network>,
+    capabilities: Capabilities,
+    link_layer: LinkLayer,
+    up: bool,
+    mtu: Option<Mtu>,
+    address: Option<Option<Ipv4Addr>>,
+    gids: Option<Vec<Option<Gid>>>,
+    lid: Option<u16>,
+    locked_limit: Option<u64>,
+    remote_invalidate: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            name: "virtual-connectx".into(),
+            network: None,
+            capabilities: Capabilities::default(),
+            link_layer: LinkLayer::Ethernet,
+            up: true,
+            mtu: None,
+            address: None,
+            gids: None,
+            lid: None,
+            locked_limit: None,
+            remote_invalidate: false,
+        }
+    }
+}
+
+impl Builder {
+    /// The name of the RDMA device.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The network that the NIC is on.
+    pub fn network(mut self, network: &Network) -> Self {
+        self.network = Some(network.clone());
+        self
+    }
+
+    /// The NIC's bounds.
+    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// An Ethernet port (the default), or an InfiniBand one.
+    pub fn link_layer(mut self, link_layer: LinkLayer) -> Self {
+        self.link_layer = link_layer;
+        self
+    }
+
+    /// A port that is down at first.
+    pub fn down(mut self) -> Self {
+        self.up = false;
+        self
+    }
+
+    /// The port's active MTU; the most it can unless it is said.
+    pub fn mtu(mut self, mtu: Mtu) -> Self {
+        self.mtu = Some(mtu);
+        self
+    }
+
+    /// The IPv4 address of an Ethernet port, or none.
+    pub fn address(mut self, address: Option<Ipv4Addr>) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// The whole table of global identifiers, by index.
+    pub fn gids(mut self, gids: Vec<Option<Gid>>) -> Self {
+        self.gids = Some(gids);
+        self
+    }
+
+    /// The local identifier of an InfiniBand port.
+    pub fn lid(mut self, lid: u16) -> Self {
+        self.lid = Some(lid);
+        self
+    }
+
+    /// The most bytes that may be pinned at once, as `RLIMIT_MEMLOCK` bounds them.
+    pub fn locked_memory(mut self, bytes: u64) -> Self {
+        self.locked_limit = Some(bytes);
+        self
+    }
+
+    /// Lets peers invalidate plain regions. `mlx5_ib` allows that of memory windows only, which this
+    /// kernel does not make; without this, every send with invalidate is refused.
+    pub fn remote_invalidate(mut self) -> Self {
+        self.remote_invalidate = true;
+        self
+    }
+
+    /// Makes the NIC and opens it.
+    pub fn open(self) -> VirtualConnectx {
+        let network = self.network.unwrap_or_else(Network::free);
+        // NICs are told apart by their place in the network, so that a seed gives the same run.
+        let number = (network.nics() as u16).wrapping_add(1);
+        let [high, low] = number.to_be_bytes();
+        let mac = [0x02, 0, 0, 0, high, low];
+        let guid = 0x0200_00ff_fe00_0000 | u64::from(number);
+        let address = self.address.unwrap_or(Some(Ipv4Addr::new(10, 9, high, low)));
+        let gids = self.gids.unwrap_or_else(|| match self.link_layer {
+            LinkLayer::Ethernet => port::roce_table(mac, address),
+            LinkLayer::InfiniBand => {
+                let mut raw = [0; 16];
+                raw[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
+                raw[8..].copy_from_slice(&guid.to_be_bytes());
+                vec![Some(Gid { raw, kind: GidKind::InfiniBand })]
+            }
+        });
+        let port = Port {
+            link_layer: self.link_layer,
+            up: self.up,
+            lid: match self.link_layer {
+                LinkLayer::Ethernet => 0,
+                LinkLayer::InfiniBand => self.lid.unwrap_or(number),
+            },
+            active_mtu: self.mtu.unwrap_or(self.capabilities.max_mtu),
+            gids,
+        };
+        let settings = Settings {
+            guid,
+            locked_limit: self.locked_limit,
+            remote_invalidate: self.remote_invalidate,
+        };
+        let device = Device::new(self.name, network, self.capabilities, port, settings);
+        VirtualConnectx::open(Arc::new(device))
+    }
+}

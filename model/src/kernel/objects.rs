@@ -1,0 +1,200 @@
+//! The objects of one open verbs file, by handle (`drivers/infiniband/core/rdma_core.c`).
+
+use super::routes::Route;
+use doorbell::mlx5::abi::verbs::method::object;
+use doorbell::mlx5::abi::verbs::qp::QpCap;
+use doorbell_hal::Errno;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The kind of the UAR objects of the mlx5 driver (`MLX5_IB_OBJECT_UAR`).
+pub(super) const UAR: u16 = doorbell::mlx5::abi::driver::object::UAR;
+
+/// An object that the kernel made for the file.
+pub(super) enum Object {
+    ProtectionDomain(ProtectionDomain),
+    Region(Region),
+    CompletionQueue(CompletionQueue),
+    QueuePair(QueuePair),
+    Uar(Uar),
+}
+
+pub(super) struct ProtectionDomain {
+    /// The number that the NIC knows it by.
+    pub(super) number: u32,
+}
+
+pub(super) struct Region {
+    pub(super) key: u32,
+    pub(super) domain: u32,
+    pub(super) length: u64,
+    pub(super) iova: u64,
+    pub(super) pinned: u64,
+    /// The mapping of a dma-buf, unmapped when the region is gone.
+    pub(super) _mapping: Option<super::dmabuf::Mapping>,
+}
+
+pub(super) struct CompletionQueue {
+    pub(super) number: u32,
+    pub(super) pinned: u64,
+    pub(super) route: Route,
+}
+
+pub(super) struct QueuePair {
+    pub(super) number: u32,
+    pub(super) domain: u32,
+    pub(super) send_queue: u32,
+    pub(super) receive_queue: u32,
+    pub(super) pinned: u64,
+    pub(super) route: Route,
+    /// How much it holds, as it was asked for.
+    pub(super) cap: QpCap,
+    pub(super) signal_all: bool,
+    /// What the kernel remembers of its attributes.
+    pub(super) known: super::modify::Known,
+}
+
+pub(super) struct Uar {
+    pub(super) page: u32,
+    pub(super) mmap_offset: u64,
+    /// Keeps the page with the NIC for as long as it is mapped.
+    pub(super) mapping: Arc<crate::connectx::Mapping>,
+}
+
+impl Object {
+    /// The kind of object, as the ioctl numbers them.
+    pub(super) fn kind(&self) -> u16 {
+        match self {
+            Object::ProtectionDomain(_) => object::PD,
+            Object::Region(_) => object::MR,
+            Object::CompletionQueue(_) => object::CQ,
+            Object::QueuePair(_) => object::QP,
+            Object::Uar(_) => UAR,
+        }
+    }
+
+    /// Whether it stands on the object `handle`, which then cannot be destroyed.
+    fn uses(&self, handle: u32) -> bool {
+        match self {
+            Object::Region(region) => region.domain == handle,
+            Object::QueuePair(pair) => {
+                [pair.domain, pair.send_queue, pair.receive_queue].contains(&handle)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Where a handle leads to.
+enum Slot {
+    /// Handed out in a call that has not finished.
+    Taken,
+    Live(Object),
+}
+
+/// The handles of a file.
+#[derive(Default)]
+pub(super) struct Objects {
+    slots: BTreeMap<u32, Slot>,
+}
+
+impl Objects {
+    /// Takes the lowest free handle (`xa_alloc`).
+    pub(super) fn take_handle(&mut self) -> u32 {
+        let mut free = 0;
+        for &handle in self.slots.keys() {
+            if handle != free {
+                break;
+            }
+            free += 1;
+        }
+        self.slots.insert(free, Slot::Taken);
+        free
+    }
+
+    /// Puts an object behind a handle that was taken.
+    pub(super) fn commit(&mut self, handle: u32, object: Object) {
+        self.slots.insert(handle, Slot::Live(object));
+    }
+
+    /// Gives a taken handle back, if no object is behind it.
+    pub(super) fn give_back(&mut self, handle: u32) {
+        if matches!(self.slots.get(&handle), Some(Slot::Taken)) {
+            self.slots.remove(&handle);
+        }
+    }
+
+    /// The object of kind `kind` behind `handle` (`rdma_lookup_get_uobject`).
+    pub(super) fn find(&self, handle: u64, kind: u16) -> Result<&Object, Errno> {
+        if (handle as i64) < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let slot = u32::try_from(handle).ok().and_then(|handle| self.slots.get(&handle));
+        match slot {
+            Some(Slot::Live(object)) if object.kind() == kind => Ok(object),
+            Some(Slot::Live(_)) => Err(Errno::EINVAL),
+            Some(Slot::Taken) | None => Err(Errno::ENOENT),
+        }
+    }
+
+    /// Whether another object stands on the object behind `handle`.
+    pub(super) fn is_used(&self, handle: u32) -> bool {
+        self.live().any(|(_, object)| object.uses(handle))
+    }
+
+    /// Takes the object behind `handle` out.
+    pub(super) fn remove(&mut self, handle: u32) -> Option<Object> {
+        match self.slots.remove(&handle)? {
+            Slot::Live(object) => Some(object),
+            Slot::Taken => None,
+        }
+    }
+
+    /// Every object, with its handle.
+    pub(super) fn live(&self) -> impl Iterator<Item = (u32, &Object)> {
+        self.slots.iter().filter_map(|(&handle, slot)| match slot {
+            Slot::Live(object) => Some((handle, object)),
+            Slot::Taken => None,
+        })
+    }
+
+    /// An object that no other stands on, if there is any object.
+    pub(super) fn last_user(&self) -> Option<u32> {
+        self.live().map(|(handle, _)| handle).find(|&handle| !self.is_used(handle))
+    }
+
+    pub(super) fn domain(&self, handle: u64) -> Result<&ProtectionDomain, Errno> {
+        match self.find(handle, object::PD)? {
+            Object::ProtectionDomain(domain) => Ok(domain),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn region(&self, handle: u64) -> Result<&Region, Errno> {
+        match self.find(handle, object::MR)? {
+            Object::Region(region) => Ok(region),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn completion_queue(&self, handle: u64) -> Result<&CompletionQueue, Errno> {
+        match self.find(handle, object::CQ)? {
+            Object::CompletionQueue(queue) => Ok(queue),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn queue_pair(&self, handle: u64) -> Result<&QueuePair, Errno> {
+        match self.find(handle, object::QP)? {
+            Object::QueuePair(pair) => Ok(pair),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(super) fn queue_pair_mut(&mut self, handle: u64) -> Option<&mut QueuePair> {
+        match self.slots.get_mut(&u32::try_from(handle).ok()?)? {
+            Slot::Live(Object::QueuePair(pair)) => Some(pair),
+            _ => None,
+        }
+    }
+}
