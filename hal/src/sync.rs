@@ -7,7 +7,7 @@
 //!
 //! The fences have their partners on the NIC's side of the bus; each names them. Under
 //! `--cfg loom` everything here is loom's, so a model checks the code that ships. There a test may
-//! also take one fence away ([`mutant`]) to see that the model notices.
+//! also take one fence away (`mutant`) to see that the model notices.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{

@@ -48,6 +48,9 @@ pub struct QueuePair<S: State, V: Uverbs, C: Caching = Uncached> {
     state: PhantomData<S>,
 }
 
+/// Both queues of a queue pair.
+pub type Queues<V, C> = (SendQueue<V, C>, ReceiveQueue<V>);
+
 /// What both queues of a queue pair hold of it.
 struct Pair<V: Uverbs> {
     context: Arc<Context<V>>,
@@ -216,7 +219,7 @@ impl<V: Uverbs, C: Caching> QueuePair<Rts, V, C> {
 
     /// Both queues, each to be used by a thread of its own. [`join`](Self::join) puts them together
     /// again; the queue pair is destroyed when both are dropped.
-    pub fn split(self) -> (SendQueue<V, C>, ReceiveQueue<V>) {
+    pub fn split(self) -> Queues<V, C> {
         (self.send, self.receive)
     }
 
@@ -225,7 +228,7 @@ impl<V: Uverbs, C: Caching> QueuePair<Rts, V, C> {
     pub fn join(
         send: SendQueue<V, C>,
         receive: ReceiveQueue<V>,
-    ) -> Result<Self, Refused<(SendQueue<V, C>, ReceiveQueue<V>)>> {
+    ) -> Result<Self, Refused<Queues<V, C>>> {
         if !Arc::ptr_eq(&send.pair, &receive.pair) {
             let error = Error::Mismatched { what: "the send queue and the receive queue" };
             return Err(Refused { object: (send, receive), error });

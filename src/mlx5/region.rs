@@ -13,7 +13,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
-use doorbell_hal::memory::DmaMemory;
+use doorbell_hal::memory::{self, DmaMemory};
 use doorbell_hal::uverbs::Uverbs;
 use zerocopy::FromZeros;
 
@@ -287,20 +287,16 @@ impl<A: Access, V: Uverbs> Region<A, V> {
     /// A byte that a peer writes meanwhile is copied as it was or as it will be.
     pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         self.check(at, bytes.len())?;
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            // SAFETY: M1, M2: checked to lie in the region, and copied as memory of a device is.
-            *byte = unsafe { self.start.add(at + index).read_volatile() };
-        }
+        // SAFETY: M1, M2: checked to lie in the region, which is only reached by raw copies.
+        unsafe { memory::copy_from_shared(self.start.add(at), bytes) };
         Ok(())
     }
 
     /// Copies `bytes` to the bytes from `at` on.
     pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.check(at, bytes.len())?;
-        for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: M1, M2: checked to lie in the region, and copied as memory of a device is.
-            unsafe { self.start.add(at + index).write_volatile(*byte) };
-        }
+        // SAFETY: M1, M2: checked to lie in the region, which is only reached by raw copies.
+        unsafe { memory::copy_to_shared(bytes, self.start.add(at)) };
         Ok(())
     }
 
