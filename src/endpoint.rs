@@ -259,6 +259,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     fn endpoint() -> Endpoint {
         Endpoint {
@@ -306,5 +307,16 @@ mod tests {
         assert_eq!(refused(2, 6).to_string(), "the endpoint's MTU is 6, and must be from 1 to 5");
     }
 
-    use alloc::string::ToString;
+    #[cfg(feature = "serde")]
+    #[test]
+    fn an_endpoint_is_checked_when_serde_brings_it() {
+        let text = serde_json::to_string(&endpoint()).unwrap();
+        assert_eq!(serde_json::from_str::<Endpoint>(&text).unwrap(), endpoint());
+        let mut bytes = endpoint().to_bytes();
+        bytes[2] = 6;
+        let text = serde_json::to_string(&bytes).unwrap();
+        let refused = serde_json::from_str::<Endpoint>(&text).unwrap_err().to_string();
+        assert!(refused.contains("MTU is 6, and must be from 1 to 5"), "{refused}");
+        assert!(serde_json::from_str::<Endpoint>("[1, 2, 3]").is_err());
+    }
 }

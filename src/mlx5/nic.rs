@@ -247,7 +247,7 @@ fn query_gids<V: Uverbs>(verbs: &V, len: u32) -> Result<Vec<GidEntry>, Error> {
     // SAFETY: K2: the call hands no memory to the device.
     unsafe { call.make(verbs) }?;
     entries.truncate(usize::try_from(count).unwrap_or(places));
-    entries.retain(|entry| entry.port_num == PORT.into());
+    entries.retain(|entry| entry.port_num == u32::from(PORT));
     Ok(entries)
 }
 
