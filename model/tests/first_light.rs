@@ -3,8 +3,8 @@
 use doorbell::completion::{Arrival, Completion, Status};
 use doorbell::mlx5::{Connection, Nic, Order, PeerRights, access};
 use doorbell::wr;
-use doorbell_model::VirtualConnectx;
 use doorbell_model::connectx::Network;
+use doorbell_model::{VirtualConnectx, WatchedConnectx};
 
 type Cq = doorbell::mlx5::CompletionQueue<VirtualConnectx>;
 type Qp = doorbell::mlx5::QueuePair<doorbell::state::Rts, VirtualConnectx>;
@@ -138,4 +138,43 @@ fn a_write_that_the_peer_does_not_allow_fails_with_remote_access_and_the_rest_is
         .collect();
     let flushed = Status::WorkRequestFlushed;
     assert_eq!(statuses, [(0, Status::RemoteAccess), (1, flushed), (2, flushed)]);
+}
+
+#[test]
+fn register_pages_that_are_memory_work_free_and_stepped() {
+    for network in [Network::free(), Network::stepped(5)] {
+        let make = || {
+            let file = VirtualConnectx::builder().network(&network).open();
+            let nic = Nic::open(WatchedConnectx::new(file)).unwrap();
+            let cq = nic.completion_queue(64).unwrap();
+            let qp = nic.queue_pair(&cq).sends(32).receives(16).create().unwrap();
+            (nic, cq, qp)
+        };
+        let ((nic_a, mut cq, a), (nic_b, _cq_b, b)) = (make(), make());
+        let (to_a, to_b) = (a.endpoint(), b.endpoint());
+        let connection = Connection::default();
+        let mut a = a.connect(PeerRights::WRITE, &to_b, &connection).unwrap();
+        let _b = b.connect(PeerRights::WRITE, &to_a, &connection).unwrap();
+        let source = nic_a.region::<access::Local>(4096, Order::InOrder).unwrap();
+        let target = nic_b.region::<access::RemoteWrite>(4096, Order::InOrder).unwrap();
+        for round in 0..100 {
+            source.write_at(0, &[round as u8; 64]).unwrap();
+            let request = wr::write(source.slice(0..64).unwrap(), target.remote()).unwrap();
+            a.sends().post(request.id(round).signaled()).unwrap();
+            a.sends().ring();
+            let completion = loop {
+                if !network.is_free() {
+                    network.step();
+                }
+                if let Some(completion) = cq.poll() {
+                    break completion;
+                }
+                std::thread::yield_now();
+            };
+            assert!(matches!(completion, Completion::Sent(sent) if sent.id == round));
+            let mut bytes = [0; 64];
+            target.read_at(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [round as u8; 64]);
+        }
+    }
 }

@@ -351,6 +351,7 @@ impl World {
         let arrived = fabric.next_arrival().is_some_and(|at| at <= now);
         let mut choices = Vec::new();
         for (&id, nic) in &mut self.nics {
+            nic.look(now, fabric);
             nic.wake(now);
             if !nic.bus.is_empty() {
                 choices.push((id, Choice::Store));
@@ -405,6 +406,7 @@ impl World {
         let fabric = self.wire.fabric();
         let mut busy = false;
         for nic in self.nics.values_mut() {
+            busy |= nic.look(now, fabric);
             nic.wake(now);
             for _ in 0..BATCH {
                 if !nic.take_store(now, fabric) {
@@ -437,7 +439,12 @@ impl World {
         }
         let deadline = self.nics.values().filter_map(Connectx::next_deadline).min();
         let next = deadline.into_iter().chain(fabric.next_arrival()).min();
-        let longest = if failed { LOOK_FOR_RECEIVES } else { LONGEST_REST };
+        let watching = self.nics.values().any(Connectx::is_watching);
+        let longest = match (watching, failed) {
+            (true, _) => LOOK_AT_REGISTERS,
+            (false, true) => LOOK_FOR_RECEIVES,
+            (false, false) => LONGEST_REST,
+        };
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(now)).min(longest))
     }
 
@@ -455,6 +462,8 @@ enum Choice {
 
 /// What a free NIC does of one kind before it turns to the next.
 const BATCH: usize = 64;
+/// How often a free network looks at register pages that are memory.
+const LOOK_AT_REGISTERS: Duration = Duration::from_micros(50);
 /// How often a free network looks for receives of queue pairs in error.
 const LOOK_FOR_RECEIVES: Duration = Duration::from_millis(1);
 /// How long a free network sleeps at most. Stores wake it; this is for a fabric that cannot say

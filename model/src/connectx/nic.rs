@@ -54,6 +54,8 @@ pub struct Connectx {
     /// When queue pairs have something to do by themselves.
     deadlines: BTreeSet<(u64, u32)>,
     deadline_of: BTreeMap<u32, u64>,
+    /// Register pages that are memory, which the NIC looks at.
+    watched: Vec<Watched>,
     /// Queue pairs in error, whose later entries are flushed.
     in_error: BTreeSet<u32>,
     counters: Counters,
@@ -88,6 +90,7 @@ impl Connectx {
             is_ready: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
+            watched: Vec::new(),
             in_error: BTreeSet::new(),
             counters: Counters::default(),
             log: Log::default(),
@@ -102,7 +105,8 @@ impl Connectx {
 
     /// What it has seen and done.
     pub fn counters(&self) -> Counters {
-        Counters { register_stores: self.bus.seen(), ..self.counters }
+        let register_stores = self.counters.register_stores + self.bus.seen();
+        Counters { register_stores, ..self.counters }
     }
 
     /// What went wrong.
@@ -171,7 +175,64 @@ impl Connectx {
             || self.queues.values().any(|queue| queue.context.uar == page);
         if !used && self.uars.get(&page) == Some(&true) {
             self.uars.remove(&page);
+            self.watched.retain(|watched| watched.page != page);
         }
+    }
+
+    /// Looks from now on at memory at device address `address` as at the register page `page`.
+    /// `kept` is dropped when the NIC does so no more.
+    pub fn watch_uar(
+        &mut self,
+        page: u32,
+        address: u64,
+        kept: Box<dyn Send>,
+    ) -> Result<(), Refused> {
+        self.alive()?;
+        if !self.has_uar(page) {
+            return Err(Refused::Unknown { what: "UAR page", number: page });
+        }
+        self.watched.push(Watched { page, address, armed: 0, _kept: kept });
+        Ok(())
+    }
+
+    /// Whether the NIC has register pages to look at.
+    pub(super) fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Looks at the register pages that are memory. Answers whether something was there.
+    pub(super) fn look(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let mut seen = false;
+        for at in 0..self.watched.len() {
+            let watched = &mut self.watched[at];
+            let page = watched.page;
+            if let Some(doorbell) = watched.arm(self.memory.space()) {
+                self.counters.register_stores += 1;
+                self.arm(page, doorbell);
+                seen = true;
+            }
+            let space = self.memory.space();
+            let behind = |pair: &&QueuePair| {
+                let core = &pair.core;
+                core.context.uar == page
+                    && core.state == State::ReadyToSend
+                    && core.send_counter(space).is_ok_and(|counter| counter != core.send_producer)
+            };
+            let pairs: Vec<u32> =
+                (self.pairs.values().filter(behind)).map(|pair| pair.core.number).collect();
+            for number in pairs {
+                self.attend(number, now, fabric, |parts| {
+                    let host = &mut *parts.host;
+                    host.counters.send_doorbells += 1;
+                    if let Ok(counter) = host.core.send_counter(host.memory.space()) {
+                        host.core.announce(counter, host.log);
+                    }
+                });
+                self.make_ready(number);
+                seen = true;
+            }
+        }
+        seen
     }
 
     fn has_uar(&self, page: u32) -> bool {
@@ -457,6 +518,7 @@ impl Connectx {
         }
         self.dead = true;
         self.bus.unplug();
+        self.watched.clear();
         fabric.detach(self.port);
         self.ready.clear();
         self.is_ready.clear();
@@ -692,6 +754,36 @@ impl Connectx {
     /// Whether a queue pair is in error, so that [`flush_late`](Self::flush_late) may find work.
     pub(super) fn has_failed_pairs(&self) -> bool {
         !self.in_error.is_empty()
+    }
+}
+
+/// A register page that is memory.
+struct Watched {
+    page: u32,
+    address: u64,
+    /// What the word that arms completion queues held last.
+    armed: u64,
+    _kept: Box<dyn Send>,
+}
+
+impl Watched {
+    /// The doorbell that arms a completion queue, if it changed.
+    fn arm(&mut self, space: &dyn AddressSpace) -> Option<ArmDoorbell> {
+        let at = self.address + uar::CQ_ARM_OFFSET as u64;
+        let halves = || Some([space.load_word(at).ok()?, space.load_word(at + 4).ok()?]);
+        // Software stores both halves at once; they are read one after the other until they are
+        // the same twice.
+        let mut seen = halves()?;
+        loop {
+            let again = halves()?;
+            if again == seen {
+                break;
+            }
+            seen = again;
+        }
+        let value = u64::from_ne_bytes(zerocopy::transmute!(seen));
+        (std::mem::replace(&mut self.armed, value) != value)
+            .then(|| ArmDoorbell::from_memory(value))
     }
 }
 
