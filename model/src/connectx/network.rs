@@ -5,7 +5,7 @@
 //! jumps when there is nothing else to do, and a seed chooses what happens next among all that
 //! could. The same seed and the same calls give the same run.
 
-use super::register::Bus;
+use super::register::{Bus, Store};
 use super::{Capabilities, Connectx, EventSink};
 use crate::fabric::{Fabric, FaultCounts, Faults, Faulty, Loopback, Tracer};
 use crate::memory::AddressSpace;
@@ -225,6 +225,14 @@ impl Network {
     /// How many NICs the network has had.
     pub fn nics(&self) -> u32 {
         self.lock().next_nic
+    }
+
+    /// Puts a store to a NIC's registers on its bus, as a bus bridge does that has no mapped pages.
+    /// Waits while the bus is full, in a free network.
+    pub fn store(&self, id: NicId, store: Store) {
+        if let Some(bus) = self.bus(id) {
+            bus.put(store);
+        }
     }
 
     pub(crate) fn bus(&self, id: NicId) -> Option<Arc<Bus>> {
