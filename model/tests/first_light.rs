@@ -1,8 +1,10 @@
 //! The driver on the virtual NIC: two queue pairs exchange work requests.
 
 use doorbell::completion::{Arrival, Completion, Status};
+use doorbell::endpoint::Endpoint;
 use doorbell::mlx5::{Connection, Nic, Order, PeerRights, access};
 use doorbell::wr;
+use doorbell_hal::Errno;
 use doorbell_model::connectx::Network;
 use doorbell_model::{VirtualConnectx, WatchedConnectx};
 
@@ -175,6 +177,49 @@ fn register_pages_that_are_memory_work_free_and_stepped() {
             let mut bytes = [0; 64];
             target.read_at(0, &mut bytes).unwrap();
             assert_eq!(bytes, [round as u8; 64]);
+        }
+    }
+}
+
+/// Everything that a driver does with the kernel.
+fn whole_life(file: VirtualConnectx, peer: &Endpoint) -> Result<(), doorbell::error::Error> {
+    let nic = Nic::open(file)?;
+    let channel = nic.event_channel()?;
+    let cq = nic.completion_queue_with_events(16, &channel)?;
+    let region = nic.region::<access::RemoteReadWrite>(8192, Order::InOrder)?;
+    let pair = nic.queue_pair(&cq).sends(16).receives(8).write_combining().create()?;
+    let connection = Connection::default();
+    let pair = pair.connect(PeerRights::WRITE, peer, &connection).map_err(|r| r.error)?;
+    let pair = pair.fail().map_err(|r| r.error)?;
+    pair.destroy().map_err(|r| r.error)?;
+    region.deregister().map_err(|r| r.error)?;
+    cq.destroy().map_err(|r| r.error)?;
+    drop(channel);
+    nic.close().map_err(|r| r.error)
+}
+
+#[test]
+fn whichever_call_the_kernel_refuses_nothing_is_left_behind() {
+    let network = Network::stepped(3);
+    let peer = {
+        let nic = Nic::open(VirtualConnectx::builder().network(&network).open()).unwrap();
+        let cq = nic.completion_queue(16).unwrap();
+        nic.queue_pair(&cq).sends(16).create().unwrap().endpoint()
+    };
+    for call in 1.. {
+        let file = VirtualConnectx::builder().network(&network).open();
+        let control = file.control();
+        control.refuse_call(call, Errno::ENOMEM);
+        let result = whole_life(file, &peer);
+        let objects = control.objects();
+        assert_eq!(objects.total(), 0, "call {call}, {:?}: {objects:?}", control.calls().last());
+        control.network().with_nic(control.nic(), |nic, _, _| {
+            assert_eq!(nic.objects(), [0; 5], "call {call}");
+        });
+        if control.withdraw_refusal() {
+            result.unwrap();
+            assert!(call > 20, "only {call} calls were made: {:?}", control.calls());
+            break;
         }
     }
 }

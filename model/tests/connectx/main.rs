@@ -3,6 +3,7 @@
 //! name the function.
 
 mod client;
+mod dmabuf;
 mod failures;
 mod ioctl;
 mod life;
