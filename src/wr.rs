@@ -229,22 +229,17 @@ pub trait Gather: Copy + sealed::Sealed {
 
 /// Where the bytes of a read or a receive go: [`LocalSlice`], `[LocalSlice; N]`, `&[LocalSlice]`,
 /// [`Nothing`].
-pub trait Scatter: Gather {
-    /// The pieces, in the order in which they are filled.
-    fn pieces(&self) -> &[LocalSlice];
-}
+pub trait Scatter: Gather {}
+
+impl Scatter for LocalSlice {}
+impl<const N: usize> Scatter for [LocalSlice; N] {}
+impl Scatter for &[LocalSlice] {}
+impl Scatter for Nothing {}
 
 impl Gather for LocalSlice {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         self.len.into()
-    }
-}
-
-impl Scatter for LocalSlice {
-    #[inline(always)]
-    fn pieces(&self) -> &[LocalSlice] {
-        core::slice::from_ref(self)
     }
 }
 
@@ -255,13 +250,6 @@ impl<const N: usize> Gather for [LocalSlice; N] {
     }
 }
 
-impl<const N: usize> Scatter for [LocalSlice; N] {
-    #[inline(always)]
-    fn pieces(&self) -> &[LocalSlice] {
-        self
-    }
-}
-
 impl Gather for &[LocalSlice] {
     #[inline(always)]
     fn bytes(&self) -> u64 {
@@ -269,24 +257,10 @@ impl Gather for &[LocalSlice] {
     }
 }
 
-impl Scatter for &[LocalSlice] {
-    #[inline(always)]
-    fn pieces(&self) -> &[LocalSlice] {
-        self
-    }
-}
-
 impl Gather for Nothing {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         0
-    }
-}
-
-impl Scatter for Nothing {
-    #[inline(always)]
-    fn pieces(&self) -> &[LocalSlice] {
-        &[]
     }
 }
 

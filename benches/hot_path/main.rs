@@ -4,13 +4,14 @@
 //! hand-written floor that does nothing but the necessary loads and stores, and its budget. It exits
 //! with 1 if an operation is over its budget.
 //!
-//! Each operation is inlined into a function that does it 16 times, as an engine's loop does, run
-//! under valgrind's callgrind with collection toggled at that function. The count holds all of the
-//! function's instructions, the loop's included, and is divided by the operations done. Counts do
-//! not depend on the machine's speed or load.
+//! Each operation is inlined 64 times, one after the other, into a function that runs under
+//! valgrind's callgrind with collection toggled at that function. The count holds all of the
+//! function's instructions, and is divided by the operations done. Counts do not depend on the
+//! machine's speed or load.
 
-mod floor;
+#[macro_use]
 mod operations;
+mod floor;
 
 use std::process::{Command, ExitCode};
 
@@ -25,7 +26,7 @@ struct Operation {
     function: &'static str,
     floor: &'static str,
     /// The most instructions.
-    budget: u64,
+    budget: u32,
     /// Runs both, `rounds` times each.
     run: fn(rounds: u32),
 }
@@ -42,7 +43,10 @@ const OPERATIONS: &[Operation] = &[
         name: "post + ring, inline write of 32 bytes, BlueFlame",
         function: "count_post_inline",
         floor: "count_floor_post_inline",
-        budget: 75,
+        // The entry is 80 bytes and so two slots, of which a copy takes 16 instructions (9 fewer for
+        // x86-64-v3, whose stores are twice as wide), and the data, which begins 4 bytes into a
+        // segment, 12. The floor, which checks nothing, needs 64.
+        budget: 92,
         run: operations::post_inline,
     },
     Operation {
@@ -101,18 +105,21 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        let verdict = if instructions > operation.budget { "  OVER BUDGET" } else { "" };
-        over |= instructions > operation.budget;
+        // What is over a whole number is the counted function's own entry and exit, and the ring's
+        // wrapping, shared among its operations.
+        let exceeded = instructions.floor() > f64::from(operation.budget);
+        let verdict = if exceeded { "  OVER BUDGET" } else { "" };
+        over |= exceeded;
         println!(
-            "{:<50} {instructions:>12} {floor:>6} {:>6}{verdict}",
+            "{:<50} {instructions:>12.1} {floor:>6.1} {:>6}{verdict}",
             operation.name, operation.budget
         );
     }
     if over { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The instructions of one operation in `function` while operation `run` runs, rounded up.
-fn count(run: &str, function: &str) -> Result<u64, String> {
+/// The instructions of one operation in `function` while operation `run` runs.
+fn count(run: &str, function: &str) -> Result<f64, String> {
     let this = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let directory = std::env::temp_dir();
     let out = directory.join(format!("doorbell-hot-path-{}-{function}", std::process::id()));
@@ -138,5 +145,5 @@ fn count(run: &str, function: &str) -> Result<u64, String> {
     if total == 0 {
         return Err(format!("{function} was never counted"));
     }
-    Ok(total.div_ceil(u64::from(ROUNDS) * operations::BATCH as u64))
+    Ok(total as f64 / (f64::from(ROUNDS) * operations::BATCH as f64))
 }

@@ -10,6 +10,7 @@ use super::abi::verbs::write::{self, WriteCommand};
 use super::abi::{self, wqe};
 use super::call::Call;
 use super::context::{Context, DeviceLimits, Port, UarPage};
+use super::ring::entry::LEAST_SLOTS;
 use crate::endpoint::{LinkLayer, Mtu};
 use crate::error::{Error, Refused};
 use alloc::sync::Arc;
@@ -56,7 +57,7 @@ impl<V: Uverbs> Nic<V> {
             completion_entries: device.max_cqe,
             send_slots: driver.max_send_wqebb.min(most_slots),
             send_entry_bytes: u32::from(driver.max_sq_desc_sz)
-                .clamp(wqe::SLOT_BYTES as u32, (wqe::MAX_SEGMENTS * wqe::SEGMENT_BYTES) as u32),
+                .min((wqe::MAX_SEGMENTS * wqe::SEGMENT_BYTES) as u32),
             receives: driver.max_recv_wr.min(most_slots),
             receive_entry_bytes: driver.max_rq_desc_sz.into(),
             read_depth: u8::try_from(device.max_qp_rd_atom).unwrap_or(u8::MAX),
@@ -171,6 +172,10 @@ fn get_context<V: Uverbs>(verbs: &V) -> Result<AllocUcontextResp, Error> {
     }
     if response.bf_reg_size as usize != abi::uar::SEND_REGISTER_BYTES {
         return Err(answer("a register size that is not 512:", response.bf_reg_size.into()));
+    }
+    if usize::from(response.max_sq_desc_sz) < LEAST_SLOTS * wqe::SLOT_BYTES {
+        let given = response.max_sq_desc_sz.into();
+        return Err(answer("a send entry size below 256:", given));
     }
     Ok(response)
 }

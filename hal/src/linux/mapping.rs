@@ -86,19 +86,20 @@ impl Register for MappedRegister {
 
     #[inline(always)]
     unsafe fn copy(&self, at: usize, slot: &[u64; 8]) {
+        // The widest stores that the compiler was told of fill a write-combining buffer with the
+        // fewest instructions: two of 32 bytes, or four of 16, which every x86_64 processor has.
+        #[cfg(all(target_arch = "x86_64", target_feature = "avx"))]
+        type Wide = core::arch::x86_64::__m256i;
+        #[cfg(all(target_arch = "x86_64", not(target_feature = "avx")))]
+        type Wide = core::arch::x86_64::__m128i;
         #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{__m128i, _mm_loadu_si128};
-            // Four 16-byte stores fill one write-combining buffer with half as many instructions as
-            // eight of 8 bytes; every x86_64 processor has them.
-            for quarter in 0..4 {
-                // SAFETY: R1: our caller keeps `at + 64` inside the register and `at` a multiple of
-                // 64, so each store is aligned; the load is from the 64 bytes of `slot`.
-                unsafe {
-                    let word = _mm_loadu_si128(slot.as_ptr().cast::<__m128i>().add(quarter));
-                    let to = self.start.as_ptr().byte_add(at).cast::<__m128i>().add(quarter);
-                    to.write_volatile(word);
-                }
+        for part in 0..size_of_val(slot) / size_of::<Wide>() {
+            // SAFETY: R1: our caller keeps `at + 64` inside the register and `at` a multiple of 64,
+            // so each store is aligned; the load is from the 64 bytes of `slot`.
+            unsafe {
+                let word = slot.as_ptr().cast::<Wide>().add(part).read_unaligned();
+                let to = self.start.as_ptr().byte_add(at).cast::<Wide>().add(part);
+                to.write_volatile(word);
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -11,7 +11,7 @@ use crate::mlx5::abi::{U24, cqe, uar};
 use crate::mlx5::call::Call;
 use crate::mlx5::context::{Context, Record, SendRegister};
 use crate::mlx5::cq::{CompletionQueue, CompletionShared};
-use crate::mlx5::ring::entry::Limits;
+use crate::mlx5::ring::entry::{LEAST_SLOTS, Limits};
 use crate::mlx5::ring::receive::ReceiveParts;
 use crate::mlx5::ring::segment::Segment;
 use crate::mlx5::ring::send::SendParts;
@@ -153,7 +153,10 @@ impl<V: Uverbs, C: Caching> QueuePairBuilder<V, C> {
             }
         }
         let power = |count: u32| if count == 0 { 0 } else { count.next_power_of_two() };
-        let (sends, pieces) = (power(self.sends), power(self.pieces));
+        let (mut sends, pieces) = (power(self.sends), power(self.pieces));
+        if sends != 0 {
+            sends = sends.max(LEAST_SLOTS as u32);
+        }
         let mut receives = power(self.receives);
         if receives != 0 {
             // A receive ring fills at least a slot, so that the send ring after it starts at one.
@@ -217,7 +220,7 @@ impl<V: Uverbs, C: Caching> QueuePairBuilder<V, C> {
             limits: Limits {
                 segments: (context.limits.send_entry_bytes as usize / SEGMENT_BYTES)
                     .min(sizes.sends as usize * SLOT_SEGMENTS)
-                    .clamp(SLOT_SEGMENTS, MAX_SEGMENTS),
+                    .clamp(LEAST_SLOTS * SLOT_SEGMENTS, MAX_SEGMENTS),
                 max_message,
             },
             queue_pair: number,

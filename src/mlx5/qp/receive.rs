@@ -2,7 +2,8 @@
 
 use super::Pair;
 use crate::mlx5::ring::ReceiveRing;
-use crate::wr::{PostError, Receive, Scatter};
+use crate::mlx5::ring::entry::Pieces;
+use crate::wr::{PostError, Receive};
 use alloc::sync::Arc;
 use core::fmt;
 use doorbell_hal::uverbs::Uverbs;
@@ -20,7 +21,7 @@ impl<V: Uverbs> ReceiveQueue<V> {
     /// No system call, no lock, no allocation. Fails, with the ring as it was, if there is no room
     /// or if the receive has more pieces than the queue was made for.
     #[inline(always)]
-    pub fn post<S: Scatter>(&mut self, receive: Receive<S>) -> Result<(), PostError> {
+    pub fn post<P: Pieces>(&mut self, receive: Receive<P>) -> Result<(), PostError> {
         self.ring.post(receive)
     }
 

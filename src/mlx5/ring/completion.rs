@@ -7,7 +7,7 @@ use crate::completion::{
     Arrival, Completion, Failed, Queue, QueuePairIndex, Received, Sent, Status, Unrecognized,
 };
 use crate::mlx5::abi::U24;
-use crate::mlx5::abi::cqe::{self, CompletionOpcode as Kind, Syndrome};
+use crate::mlx5::abi::cqe::{self, CompletionOpcode as Kind, OpcodeOwner, Syndrome};
 use crate::mlx5::abi::doorbell::{
     ArmDoorbell, ArmSequence, ArmWord, CompletionQueueWord, ConsumerWord,
 };
@@ -107,7 +107,8 @@ impl<R: Register> CompletionRing<R> {
         let slot = unsafe { self.next.as_ref() };
         let owner = slot.owner();
         // The last byte of a request's completion is its owner bit and nothing else.
-        if owner.into_bits() == self.pass {
+        let besides = owner.into_bits() ^ self.pass;
+        if besides == 0 {
             let Some((in_flight, queue_pair)) = self.look_up(slot) else {
                 return self.poll_rarely().copied();
             };
@@ -116,7 +117,7 @@ impl<R: Register> CompletionRing<R> {
             self.consume(slot);
             return Some(Completion::Sent(Sent { id, queue_pair }));
         }
-        if owner.owner() != (self.pass != 0) {
+        if OpcodeOwner::from_bits(besides).owner() {
             return None;
         }
         let Some((in_flight, queue_pair)) = self.look_up(slot) else {

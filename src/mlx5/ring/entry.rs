@@ -11,11 +11,15 @@ use crate::wr::{
 };
 use core::ptr::NonNull;
 
+/// Slots that every ring has, if it has any, and that every NIC takes as one entry: whether less
+/// than that fits is known without looking.
+pub const LEAST_SLOTS: usize = 4;
+
 /// What an entry may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most 16-byte segments in an entry, the control segment included: from
-    /// [`SLOT_SEGMENTS`] to [`MAX_SEGMENTS`].
+    /// The most 16-byte segments in an entry, the control segment included: from those of
+    /// [`LEAST_SLOTS`] to [`MAX_SEGMENTS`].
     pub segments: usize,
     /// The most bytes that a message carries.
     pub max_message: u64,
@@ -24,24 +28,22 @@ pub struct Limits {
 /// Writes an entry's segments, one after the other, around the end of the ring.
 pub struct Cursor {
     segments: NonNull<Segment>,
-    /// The number of segments in the ring, less one.
-    mask: usize,
-    /// The entry's first segment in the ring.
-    first: usize,
+    /// The number of slots in the ring, a power of two, less one.
+    mask: u32,
+    /// The place of the entry's first slot.
+    first: u32,
     /// The next segment, counted from the entry's first.
     next: usize,
 }
 
 impl Cursor {
-    /// A cursor at slot `slot`, below `slots`, of a ring of `slots` slots, a power of two.
+    /// A cursor at the slot at place `first` of a ring of `mask + 1` slots, a power of two.
     ///
     /// # Safety
     ///
     /// The ring has that many slots at `segments`, and outlives the cursor (SAFETY.md, Q1).
     #[inline(always)]
-    pub unsafe fn new(segments: NonNull<Segment>, slots: u32, slot: u32) -> Self {
-        let mask = slots as usize * SLOT_SEGMENTS - 1;
-        let first = slot as usize * SLOT_SEGMENTS;
+    pub unsafe fn new(segments: NonNull<Segment>, mask: u32, first: u32) -> Self {
         Cursor { segments, mask, first, next: 0 }
     }
 
@@ -52,12 +54,13 @@ impl Cursor {
     /// The entry's slots up to this segment's are the caller's (SAFETY.md, S1).
     #[inline(always)]
     pub unsafe fn write(&mut self, words: [u64; 2]) {
-        // An entry starts at a slot, so its first slot does not cross the ring's end.
-        let index = if self.next < SLOT_SEGMENTS {
-            self.first + self.next
-        } else {
-            (self.first + self.next) & self.mask
+        let (slot, segment) = (self.next / SLOT_SEGMENTS, self.next % SLOT_SEGMENTS);
+        let place = match slot {
+            // An entry starts at a slot of the ring.
+            0 => self.first,
+            _ => (self.first + slot as u32) & self.mask,
         };
+        let index = place as usize * SLOT_SEGMENTS + segment;
         // SAFETY: Q1: the index is below the number of segments. S1: passed on to our caller.
         unsafe { self.segments.add(index).as_ref().write(words) };
         self.next += 1;
@@ -199,14 +202,97 @@ impl<const N: usize> Data for [LocalSlice; N] {
     }
 }
 
+/// The pieces of a receive.
+pub trait Pieces: Scatter {
+    /// Refuses more than `most` pieces, or more than `max_message` bytes in several.
+    fn check_pieces(&self, most: u32, max_message: u64) -> Result<(), PostError>;
+
+    /// Writes a segment for each piece that has bytes, and answers how many there are.
+    ///
+    /// # Safety
+    ///
+    /// The entry is the caller's, and has as many segments as there are pieces (SAFETY.md, S1, Q1).
+    unsafe fn scatter(self, entry: NonNull<Segment>) -> usize;
+}
+
+impl Pieces for LocalSlice {
+    #[inline(always)]
+    fn check_pieces(&self, _: u32, _: u64) -> Result<(), PostError> {
+        // One piece fits every entry, and its region has checked its length.
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, entry: NonNull<Segment>) -> usize {
+        // A byte count of 0 would say 2^31.
+        if self.is_empty_piece() {
+            return 0;
+        }
+        let segment = DataSegment::new(self.address(), self.lkey(), self.len());
+        // SAFETY: S1, Q1: passed on to our caller.
+        unsafe { entry.as_ref().write(segment.to_words()) };
+        1
+    }
+}
+
+impl Pieces for &[LocalSlice] {
+    #[inline]
+    fn check_pieces(&self, most: u32, max_message: u64) -> Result<(), PostError> {
+        let given = self.len() as u32;
+        if given > most {
+            return Err(PostError::TooManyPieces { given, most });
+        }
+        if self.bytes() > max_message {
+            return Err(PostError::MessageTooLong { most: max_message as u32 });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn scatter(self, entry: NonNull<Segment>) -> usize {
+        let mut written = 0;
+        for piece in self {
+            // SAFETY: S1, Q1: passed on to our caller.
+            written += unsafe { piece.scatter(entry.add(written)) };
+        }
+        written
+    }
+}
+
+impl<const N: usize> Pieces for [LocalSlice; N] {
+    #[inline(always)]
+    fn check_pieces(&self, most: u32, max_message: u64) -> Result<(), PostError> {
+        self.as_slice().check_pieces(most, max_message)
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, entry: NonNull<Segment>) -> usize {
+        // SAFETY: S1, Q1: passed on to our caller.
+        unsafe { self.as_slice().scatter(entry) }
+    }
+}
+
+impl Pieces for Nothing {
+    #[inline(always)]
+    fn check_pieces(&self, _: u32, _: u64) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, _: NonNull<Segment>) -> usize {
+        0
+    }
+}
+
 /// Bytes of an inline header.
 const HEADER: usize = size_of::<InlineHeader>();
 
 impl Data for Inline<&[u8]> {
     #[inline(always)]
     fn check(&self, before: usize, limits: &Limits) -> Result<(), PostError> {
-        let most = (limits.segments - before) * SEGMENT_BYTES - HEADER;
-        if self.0.len() > most {
+        let segments = before + self.segments();
+        if segments > LEAST_SLOTS * SLOT_SEGMENTS && segments > limits.segments {
+            let most = (limits.segments - before) * SEGMENT_BYTES - HEADER;
             return Err(PostError::InlineTooLong { given: self.0.len() as u32, most: most as u32 });
         }
         Ok(())
@@ -383,4 +469,4 @@ atomic_operation!(CompareSwap: CompareSwap, this => {
     AtomicSegment::compare_swap(this.compare, this.swap)
 });
 
-const _: () = assert!(MAX_SEGMENTS >= SLOT_SEGMENTS);
+static_assertions::const_assert!(LEAST_SLOTS * SLOT_SEGMENTS <= MAX_SEGMENTS);

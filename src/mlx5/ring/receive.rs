@@ -1,10 +1,11 @@
 //! Posting receives.
 
+use super::entry::Pieces;
 use super::outstanding::{Outstanding, Room};
 use super::segment::Segment;
 use crate::mlx5::abi::doorbell::CounterWord;
-use crate::mlx5::abi::wqe::DataSegment;
-use crate::wr::{Gather, LocalSlice, PostError, Receive, Scatter};
+use crate::mlx5::abi::wqe::{DataSegment, SEGMENT_BYTES};
+use crate::wr::{PostError, Receive};
 use core::ptr::NonNull;
 use doorbell_hal::sync::{self, AtomicU32, DmaCell, Ordering};
 
@@ -29,6 +30,10 @@ pub struct ReceiveRing {
     parts: ReceiveParts,
     /// The ids, one a receive.
     ids: NonNull<DmaCell<u64>>,
+    /// What of a receive's number is its place: the number of receives, less one.
+    mask: u32,
+    /// Bytes of an entry.
+    entry_bytes: usize,
     /// Receives posted so far, modulo 2^32.
     posted: u32,
     room: Room,
@@ -48,7 +53,14 @@ impl ReceiveRing {
     pub unsafe fn new(parts: ReceiveParts) -> Self {
         // SAFETY: Q1: it outlives the ring.
         let ids = unsafe { parts.outstanding.as_ref() }.id(0);
-        ReceiveRing { room: Room::new(parts.len), parts, ids, posted: 0 }
+        ReceiveRing {
+            room: Room::new(parts.len),
+            mask: parts.len.wrapping_sub(1),
+            entry_bytes: parts.pieces as usize * SEGMENT_BYTES,
+            parts,
+            ids,
+            posted: 0,
+        }
     }
 
     /// How many receives can be posted before a completion has to be polled.
@@ -68,36 +80,22 @@ impl ReceiveRing {
 
     /// Writes a receive into the ring. The NIC knows of it after [`ring`](Self::ring).
     #[inline(always)]
-    pub fn post<S: Scatter>(&mut self, receive: Receive<S>) -> Result<(), PostError> {
-        let pieces = receive.into.pieces();
-        if pieces.len() > 1 {
-            self.check(pieces)?;
-        }
+    pub fn post<P: Pieces>(&mut self, receive: Receive<P>) -> Result<(), PostError> {
+        receive.into.check_pieces(self.parts.pieces, self.parts.max_message)?;
         if self.room.left(self.posted) == 0 && !self.has_room() {
             return Err(PostError::Full);
         }
-        let index = self.posted & (self.parts.len - 1);
-        let first = (index * self.parts.pieces) as usize;
-        let mut written = 0;
-        for piece in pieces {
-            // A byte count of 0 would say 2^31.
-            if piece.len() != 0 {
-                let segment = DataSegment::new(piece.address(), piece.lkey(), piece.len());
-                // SAFETY: S1, Q1: there is room, so the entry is ours; it has as many segments as a
-                // receive may have pieces.
-                unsafe {
-                    self.parts.segments.add(first + written).as_ref().write(segment.to_words())
-                };
-                written += 1;
-            }
-        }
+        let index = (self.posted & self.mask) as usize;
+        // SAFETY: Q1: the entry is in the ring.
+        let entry = unsafe { self.parts.segments.byte_add(index * self.entry_bytes) };
+        // SAFETY: S1, Q1: there is room, so the entry is ours; and the pieces were checked to fit it.
+        let written = unsafe { receive.into.scatter(entry) };
         if written < self.parts.pieces as usize {
-            let segment = DataSegment::TERMINATOR;
             // SAFETY: S1, Q1: as above, and one segment of the entry is left.
-            unsafe { self.parts.segments.add(first + written).as_ref().write(segment.to_words()) };
+            unsafe { entry.add(written).as_ref().write(DataSegment::TERMINATOR.to_words()) };
         }
         // SAFETY: Q1: there are as many ids as receives. S1: we are the poster, and the entry is free.
-        unsafe { self.ids.add(index as usize).as_ref().write(receive.id) };
+        unsafe { self.ids.add(index).as_ref().write(receive.id) };
         self.posted = self.posted.wrapping_add(1);
         Ok(())
     }
@@ -107,19 +105,6 @@ impl ReceiveRing {
     #[inline(never)]
     fn has_room(&mut self) -> bool {
         self.room() != 0
-    }
-
-    /// Refuses several pieces that do not fit an entry, or a message.
-    #[inline]
-    fn check(&self, pieces: &[LocalSlice]) -> Result<(), PostError> {
-        let (given, most) = (pieces.len() as u32, self.parts.pieces);
-        if given > most {
-            return Err(PostError::TooManyPieces { given, most });
-        }
-        if pieces.bytes() > self.parts.max_message {
-            return Err(PostError::MessageTooLong { most: self.parts.max_message as u32 });
-        }
-        Ok(())
     }
 
     /// Gives the NIC all receives posted so far.

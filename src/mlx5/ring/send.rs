@@ -44,6 +44,8 @@ pub struct SendRing<R, C> {
     ids: NonNull<DmaCell<u64>>,
     /// What rings the doorbell, but for an entry's opcode, index and size.
     queue_pair: u64,
+    /// What of a slot's number is its place: the number of slots, less one.
+    mask: u32,
     /// Slots posted so far, modulo 2^32.
     posted: u32,
     room: Room,
@@ -79,6 +81,7 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         let ids = unsafe { parts.outstanding.as_ref() }.id(0);
         SendRing {
             room: Room::new(parts.len),
+            mask: parts.len.wrapping_sub(1),
             parts,
             ids,
             queue_pair: queue_pair.to_memory(),
@@ -91,20 +94,14 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         }
     }
 
-    /// The number of slots, less one: what of a slot's number is its place.
-    #[inline(always)]
-    fn mask(&self) -> u32 {
-        self.parts.len.wrapping_sub(1)
-    }
-
     /// How many slots are free.
     #[inline]
     pub fn room(&mut self) -> u32 {
-        let Self { parts, posted, room, .. } = self;
+        let Self { parts, mask, posted, room, .. } = self;
         // SAFETY: Q1: it outlives the ring.
         let outstanding = unsafe { parts.outstanding.as_ref() };
         room.look(*posted, outstanding, |start| {
-            let first = (start & (parts.len - 1)) as usize * SLOT_SEGMENTS;
+            let first = (start & *mask) as usize * SLOT_SEGMENTS;
             // SAFETY: Q1: the slot is masked to below the number of slots. S1: only the poster,
             // which we are, writes slots.
             let control = unsafe { parts.segments.add(first).as_ref().read() };
@@ -179,9 +176,9 @@ impl<R: Register, C: Caching> SendRing<R, C> {
             ControlSegment::new(O::OPCODE, start as u16, none, segments as u8, flags, immediate);
         let [doorbell, tail] = control.to_words();
         let doorbell = doorbell | self.queue_pair;
-        let slot = start & self.mask();
+        let slot = start & self.mask;
         // SAFETY: S1, Q1: there is room for the entry's slots, so they are ours.
-        let mut cursor = unsafe { Cursor::new(self.parts.segments, self.parts.len, slot) };
+        let mut cursor = unsafe { Cursor::new(self.parts.segments, self.mask, slot) };
         // SAFETY: S1: the entry has as many segments as its operation said, which are ours.
         unsafe {
             cursor.write([doorbell, tail]);
@@ -200,8 +197,10 @@ impl<R: Register, C: Caching> SendRing<R, C> {
     /// Gives the NIC all requests posted so far: the doorbell record, then the register.
     #[inline(always)]
     pub fn ring(&mut self) {
-        let (posted, doorbell) = (self.posted, self.doorbell);
-        if posted == self.rung {
+        // Read before the fences, past which the compiler takes nothing for known.
+        let (posted, rung, last, doorbell) = (self.posted, self.rung, self.last, self.doorbell);
+        let (half, mask) = (if C::WRITE_COMBINING { self.half } else { 0 }, self.mask);
+        if posted == rung {
             return;
         }
         // Pairs with the NIC reading the record before it fetches an entry.
@@ -211,11 +210,9 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         unsafe { self.parts.record.as_ref() }.store(word.to_memory(), Ordering::Relaxed);
         // Pairs with the NIC reading the record after it saw the register.
         C::before_store();
-        let half = if C::WRITE_COMBINING { self.half } else { 0 };
-        let slots = posted.wrapping_sub(self.last);
-        let alone = self.last == self.rung;
-        if C::WRITE_COMBINING && alone && slots as usize <= SEND_HALF_BYTES / SLOT_BYTES {
-            self.copy_to_register(slots);
+        let slots = posted.wrapping_sub(last);
+        if C::WRITE_COMBINING && last == rung && slots as usize <= SEND_HALF_BYTES / SLOT_BYTES {
+            self.copy_to_register(half, last & mask, slots);
         } else {
             // SAFETY: R1: a half's start is inside the register.
             unsafe { self.parts.register.store(half, doorbell) };
@@ -223,27 +220,48 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         C::after_store();
         if C::WRITE_COMBINING {
             // The other half's buffer is empty by now, so that two doorbells never merge.
-            self.half ^= SEND_HALF_BYTES;
+            self.half = half ^ SEND_HALF_BYTES;
         }
         self.rung = posted;
     }
 
-    /// Copies the last entry's `slots` slots, at most four, to the register.
+    /// Copies the `slots` slots from place `first` on to a half of the register, which holds them.
     #[inline(always)]
-    fn copy_to_register(&self, slots: u32) {
-        for slot in 0..slots {
-            let index = self.last.wrapping_add(slot) & self.mask();
-            let first = index as usize * SLOT_SEGMENTS;
-            let mut words = [0; SLOT_BYTES / size_of::<u64>()];
-            for segment in 0..SLOT_SEGMENTS {
-                // SAFETY: Q1: the slot is masked to below the number of slots. S1: only the poster,
-                // which we are, writes slots.
-                let pair = unsafe { self.parts.segments.add(first + segment).as_ref().read() };
-                words[2 * segment..2 * segment + 2].copy_from_slice(&pair);
-            }
-            // SAFETY: R1: up to four slots are inside the half.
-            unsafe { self.parts.register.copy(self.half + slot as usize * SLOT_BYTES, &words) };
+    fn copy_to_register(&self, half: usize, first: u32, slots: u32) {
+        if first + slots > self.parts.len {
+            return self.copy_around_the_end(half, first, slots);
         }
+        // SAFETY: Q1: the place is below the number of slots.
+        let from = unsafe { self.parts.segments.add(first as usize * SLOT_SEGMENTS) };
+        for slot in 0..slots as usize {
+            // SAFETY: Q1: `slots` slots follow before the ring's end.
+            self.copy_slot(half + slot * SLOT_BYTES, unsafe { from.add(slot * SLOT_SEGMENTS) });
+        }
+    }
+
+    /// As [`copy_to_register`](Self::copy_to_register), for an entry that goes on at the ring's
+    /// start.
+    #[cold]
+    #[inline(never)]
+    fn copy_around_the_end(&self, half: usize, first: u32, slots: u32) {
+        for slot in 0..slots {
+            let place = ((first + slot) & self.mask) as usize;
+            // SAFETY: Q1: the place is masked to below the number of slots.
+            let from = unsafe { self.parts.segments.add(place * SLOT_SEGMENTS) };
+            self.copy_slot(half + slot as usize * SLOT_BYTES, from);
+        }
+    }
+
+    /// Copies the slot at `from`, one of the ring, to `to` in the register.
+    #[inline(always)]
+    fn copy_slot(&self, to: usize, from: NonNull<Segment>) {
+        let mut words = [0; SLOT_BYTES / size_of::<u64>()];
+        for (segment, words) in words.chunks_exact_mut(2).enumerate() {
+            // SAFETY: Q1: the slot is in the ring. S1: only the poster, which we are, writes slots.
+            words.copy_from_slice(&unsafe { from.add(segment).as_ref().read() });
+        }
+        // SAFETY: R1: up to four slots are inside a half.
+        unsafe { self.parts.register.copy(to, &words) };
     }
 
     /// Starts over, for a queue pair that was reset.

@@ -1,0 +1,359 @@
+//! The command line.
+
+use crate::failure::Failure;
+use crate::nics;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use doorbell::endpoint::Mtu;
+use doorbell::wr::MAX_MESSAGE;
+use serde::Serialize;
+use std::fmt;
+
+/// Exit codes other than 0.
+pub const FAILED: u8 = 1;
+pub const USAGE: u8 = 2;
+/// What shells say of a program that Ctrl-C ended.
+pub const INTERRUPTED: u8 = 130;
+
+/// Looks at the RDMA NICs of this machine and measures them. Where there is none, a virtual one
+/// runs in the program.
+#[derive(Debug, Parser)]
+#[command(name = "doorbell", version, max_term_width = 80)]
+#[command(after_help = "Exit codes: 0 all went well; 1 the command failed; 2 the command line is \
+                        wrong; 130 Ctrl-C.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Devices(DevicesOptions),
+    Pingpong(PingpongOptions),
+}
+
+/// Lists the NICs of this machine, and the virtual one.
+#[derive(Debug, Args)]
+pub struct DevicesOptions {
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Sends messages to and fro between two queue pairs, checks every byte, and measures the time.
+///
+/// Both queue pairs belong to this process and to one NIC: by default to a virtual one, which is a
+/// model of a NIC and not as fast as hardware.
+///
+/// One iteration is a message from the first queue pair to the second, and one back. Its time ends
+/// when the other side sees the message: in memory for write, by a completion for the operations
+/// that take a receive. Read, fetch-add and compare-swap end when their own completion is there.
+/// Half of that time is what the table shows.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  doorbell pingpong
+  doorbell pingpong --op send --size 64 --iterations 100000
+  doorbell pingpong --op all --sizes 8,4K,1M --events
+  doorbell pingpong --device mlx5_0 --doorbell blueflame --inline --size 32")]
+pub struct PingpongOptions {
+    /// The NIC: virtual-connectx, or one that `doorbell devices` lists.
+    #[arg(long, default_value = nics::VIRTUAL)]
+    pub device: String,
+
+    /// The operation, several of them with commas between, or all.
+    #[arg(long = "op", value_name = "OP", value_delimiter = ',', default_value = "write")]
+    pub ops: Vec<OpChoice>,
+
+    /// The size of a message, or several with commas between: from 1 to 2G (2^31) bytes, with K, M
+    /// or G for KiB, MiB or GiB. [default: 1 to 1M, each four times the last; atomics: 8]
+    #[arg(
+        long = "size",
+        visible_alias = "sizes",
+        value_name = "BYTES",
+        value_delimiter = ',',
+        value_parser = size
+    )]
+    pub sizes: Vec<u32>,
+
+    /// How many messages go each way, for each size. [default: 1000; for long messages fewer, at
+    /// least 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_ITERATIONS))]
+    pub iterations: Option<u64>,
+
+    /// How many go each way before those that are measured. [default: a tenth of them]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MOST_ITERATIONS))]
+    pub warmup: Option<u64>,
+
+    /// Copy the bytes of a message into the work request. For write, write-immediate, send and
+    /// send-immediate.
+    #[arg(long)]
+    pub inline: bool,
+
+    /// How the NIC is told of a request: by a store to a register, or by a copy of the request
+    /// to a write-combining one.
+    #[arg(long, default_value = "uncached")]
+    pub doorbell: Doorbell,
+
+    /// Sleep until an event says that a completion is there, instead of polling for it. Write then
+    /// waits for its own completion.
+    #[arg(long)]
+    pub events: bool,
+
+    /// The most bytes of a packet. [default: what the port can]
+    #[arg(long)]
+    pub mtu: Option<PathMtu>,
+
+    /// Chooses the bytes that are sent: the same seed, the same bytes.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Give up when a message does not arrive for this many seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub timeout: u64,
+
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const MOST_ITERATIONS: u64 = 1_000_000_000;
+
+/// What the program does with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    Write,
+    WriteImmediate,
+    Read,
+    Send,
+    SendImmediate,
+    FetchAdd,
+    CompareSwap,
+}
+
+impl Op {
+    /// Whether it works on a word of 8 bytes and on nothing else.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Op::FetchAdd | Op::CompareSwap)
+    }
+
+    /// Whether its bytes can travel in the work request.
+    pub fn can_inline(self) -> bool {
+        !self.is_atomic() && self != Op::Read
+    }
+
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Write => "write",
+            Op::WriteImmediate => "write-immediate",
+            Op::Read => "read",
+            Op::Send => "send",
+            Op::SendImmediate => "send-immediate",
+            Op::FetchAdd => "fetch-add",
+            Op::CompareSwap => "compare-swap",
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An operation, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpChoice {
+    One(Op),
+    All,
+}
+
+impl ValueEnum for OpChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        use OpChoice::{All, One};
+        &[
+            One(Op::Write),
+            One(Op::WriteImmediate),
+            One(Op::Read),
+            One(Op::Send),
+            One(Op::SendImmediate),
+            One(Op::FetchAdd),
+            One(Op::CompareSwap),
+            All,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        match self {
+            OpChoice::One(op) => op.to_possible_value(),
+            OpChoice::All => Some("all".into()),
+        }
+    }
+}
+
+/// How the NIC is told of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Doorbell {
+    Uncached,
+    #[value(name = "blueflame")]
+    BlueFlame,
+}
+
+/// The most bytes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathMtu {
+    #[value(name = "256")]
+    B256,
+    #[value(name = "512")]
+    B512,
+    #[value(name = "1024")]
+    B1024,
+    #[value(name = "2048")]
+    B2048,
+    #[value(name = "4096")]
+    B4096,
+}
+
+impl From<PathMtu> for Mtu {
+    fn from(mtu: PathMtu) -> Mtu {
+        match mtu {
+            PathMtu::B256 => Mtu::B256,
+            PathMtu::B512 => Mtu::B512,
+            PathMtu::B1024 => Mtu::B1024,
+            PathMtu::B2048 => Mtu::B2048,
+            PathMtu::B4096 => Mtu::B4096,
+        }
+    }
+}
+
+/// A size such as `64`, `4K` or `1MiB`.
+fn size(text: &str) -> Result<u32, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        _ => return Err(format!("not a size: {BOUNDS}, such as 64, 4K or 1M")),
+    };
+    if number.is_empty() {
+        return Err(format!("not a size: {BOUNDS}, such as 64, 4K or 1M"));
+    }
+    // What does not even fit 64 bits is too large, too.
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match bytes.and_then(|bytes| u32::try_from(bytes).ok()) {
+        Some(bytes @ 1..=MAX_MESSAGE) => Ok(bytes),
+        _ => Err(format!("must be {BOUNDS}")),
+    }
+}
+
+const BOUNDS: &str = "from 1 to 2147483648 (2G) bytes";
+
+impl PingpongOptions {
+    /// The operations, each once, in the order in which they were named.
+    pub fn operations(&self) -> Vec<Op> {
+        let mut operations = Vec::new();
+        for choice in &self.ops {
+            let named = match choice {
+                OpChoice::One(op) => std::slice::from_ref(op),
+                OpChoice::All => Op::value_variants(),
+            };
+            for op in named {
+                if !operations.contains(op) {
+                    operations.push(*op);
+                }
+            }
+        }
+        operations
+    }
+
+    /// Refuses what no NIC could do.
+    pub fn check(&self) -> Result<(), Failure> {
+        for choice in &self.ops {
+            // Of all operations, each does what it can.
+            let OpChoice::One(op) = *choice else { continue };
+            if self.inline && !op.can_inline() {
+                return Err(Failure::Usage(format!(
+                    "--inline is for operations that carry bytes to the peer, and --op {op} does not"
+                )));
+            }
+            if let Some(size) = self.sizes.iter().find(|size| op.is_atomic() && **size != 8) {
+                return Err(Failure::Usage(format!(
+                    "--op {op} works on 8 bytes, and --size is {size}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn pingpong(arguments: &[&str]) -> PingpongOptions {
+        let all = ["doorbell", "pingpong"].iter().chain(arguments);
+        match Arguments::try_parse_from(all).unwrap().command {
+            Command::Pingpong(options) => options,
+            Command::Devices(_) => unreachable!("that is not what was asked for"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        for (text, bytes) in [("1", 1), ("64", 64), ("4K", 4096), ("4KiB", 4096), ("1m", 1 << 20)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(size("2G"), Ok(1 << 31));
+        assert_eq!(size("2147483648"), Ok(1 << 31));
+        for text in ["0", "0K", "2147483649", "3G", "18446744073709551617", "99999999999G"] {
+            let error = size(text).unwrap_err();
+            assert!(error.contains("must be from 1 to 2147483648"), "{text}: {error}");
+        }
+        for text in ["", "K", "-1", "64Q", "6 4", "0x40", "1.5K"] {
+            let error = size(text).unwrap_err();
+            assert!(error.contains("not a size: from 1 to 2147483648"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_operations_are_each_operation_once() {
+        assert_eq!(pingpong(&[]).operations(), [Op::Write]);
+        assert_eq!(pingpong(&["--op", "read,write"]).operations(), [Op::Read, Op::Write]);
+        let all = pingpong(&["--op", "send,all,send"]).operations();
+        assert_eq!(all.len(), Op::value_variants().len());
+        assert_eq!(all[0], Op::Send);
+    }
+
+    #[test]
+    fn an_operation_is_named_as_on_the_command_line_and_in_json() {
+        for op in Op::value_variants() {
+            assert_eq!(op.to_possible_value().unwrap().get_name(), op.name());
+            assert_eq!(serde_json::to_value(op).unwrap(), op.name());
+        }
+    }
+
+    #[test]
+    fn what_no_nic_could_do_is_refused_by_name() {
+        let refused = |arguments: &[&str]| pingpong(arguments).check().unwrap_err().to_string();
+        assert!(refused(&["--inline", "--op", "read"]).contains("--op read"));
+        assert!(refused(&["--inline", "--op", "fetch-add"]).contains("--op fetch-add"));
+        let error = refused(&["--op", "compare-swap", "--sizes", "8,16"]);
+        assert!(error.contains("8 bytes, and --size is 16"), "{error}");
+        assert!(pingpong(&["--op", "compare-swap", "--size", "8"]).check().is_ok());
+        assert!(pingpong(&["--op", "all", "--inline", "--size", "16"]).check().is_ok());
+    }
+}

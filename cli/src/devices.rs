@@ -1,0 +1,200 @@
+//! `doorbell devices`: the NICs of this machine, and the virtual one.
+
+use crate::arguments::DevicesOptions;
+use crate::failure::Failure;
+use crate::nics::{self, VIRTUAL};
+use crate::units;
+use doorbell::mlx5::{self, Nic};
+use doorbell_hal::linux::Machine;
+use doorbell_hal::uverbs::Uverbs;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::net::Ipv6Addr;
+
+/// Runs the command.
+pub fn run(options: &DevicesOptions) -> Result<(), Failure> {
+    let (list, failed) = List::of(&Machine::this());
+    let mut out = io::stdout().lock();
+    if options.json {
+        serde_json::to_writer_pretty(&mut out, &list).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        list.print(&mut out)?;
+    }
+    failed
+}
+
+/// The NICs of a machine, sorted by name, and then the virtual one.
+#[derive(Serialize)]
+struct List {
+    devices: Vec<Device>,
+    /// Whether all of the machine's NICs are there.
+    complete: bool,
+}
+
+/// A NIC.
+#[derive(Debug, Serialize)]
+struct Device {
+    name: String,
+    /// Whether it is a model that runs in the program that opens it.
+    #[serde(rename = "virtual")]
+    is_virtual: bool,
+    #[serde(flatten)]
+    opened: Opened,
+}
+
+/// What opening a NIC says about it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Opened {
+    Port(Port),
+    Refused { error: String },
+}
+
+/// Port 1 of a NIC, and what the NIC can.
+#[derive(Debug, Serialize)]
+struct Port {
+    link_layer: String,
+    /// The most bytes that a packet carries.
+    mtu: u32,
+    gid: Ipv6Addr,
+    /// The most bytes that a message has.
+    max_message: u32,
+    /// The most 64-byte slots of a send queue.
+    max_sends: u32,
+    /// The most receives of a receive queue.
+    max_receives: u32,
+    /// The most entries of a completion queue.
+    max_completions: u32,
+}
+
+impl Device {
+    fn new<V: Uverbs>(name: &str, is_virtual: bool, nic: Result<Nic<V>, Failure>) -> Self {
+        let opened = match nic {
+            Ok(nic) => Opened::Port(Port {
+                link_layer: nic.link().to_string(),
+                mtu: nic.mtu().bytes(),
+                gid: nic.gid().into(),
+                max_message: nic.max_message(),
+                max_sends: nic.max_sends(),
+                max_receives: nic.max_receives(),
+                max_completions: nic.max_completions(),
+            }),
+            Err(failure) => Opened::Refused { error: failure.to_string() },
+        };
+        Device { name: name.into(), is_virtual, opened }
+    }
+}
+
+impl List {
+    /// What `machine` has; and why its own NICs cannot be listed, if so.
+    fn of(machine: &Machine) -> (Self, Result<(), Failure>) {
+        let (names, failed) = match mlx5::names(machine) {
+            Ok(names) => (names, Ok(())),
+            Err(error) => (Vec::new(), Err(error.into())),
+        };
+        let mut devices: Vec<_> = names
+            .iter()
+            .map(|name| Device::new(name, false, nics::open_real(machine, name)))
+            .collect();
+        devices.push(Device::new(VIRTUAL, true, nics::open_virtual()));
+        (List { devices, complete: failed.is_ok() }, failed)
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.complete && self.devices.iter().all(|device| device.is_virtual) {
+            writeln!(out, "There is no RDMA NIC in this machine that doorbell drives.")?;
+            writeln!(out, "(It has no device that the kernel's mlx5_core driver holds.)\n")?;
+            writeln!(out, "A virtual NIC is available, which needs no hardware:\n")?;
+        }
+        for device in &self.devices {
+            let is_virtual = device.is_virtual;
+            let note = if is_virtual { " (virtual: a model in the program itself)" } else { "" };
+            writeln!(out, "{}{note}", device.name)?;
+            match &device.opened {
+                Opened::Port(port) => port.print(out)?,
+                Opened::Refused { error } => row(out, "cannot be opened", error)?,
+            }
+            writeln!(out)?;
+        }
+        writeln!(out, "To run one: doorbell pingpong --device {VIRTUAL}")
+    }
+}
+
+impl Port {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        row(out, "port", "1, active")?;
+        row(out, "link layer", &self.link_layer)?;
+        row(out, "MTU", &format!("{} bytes", self.mtu))?;
+        row(out, "GID", &self.gid.to_string())?;
+        let most = u64::from(self.max_message);
+        let bytes = units::bytes(most);
+        row(out, "longest message", &format!("{bytes} ({} bytes)", units::grouped(most)))?;
+        let grouped = |count: u32| units::grouped(count.into());
+        row(out, "send queue", &format!("up to {} slots of 64 bytes", grouped(self.max_sends)))?;
+        row(out, "receive queue", &format!("up to {} receives", grouped(self.max_receives)))?;
+        let completions = grouped(self.max_completions);
+        row(out, "completion queue", &format!("up to {completions} entries"))
+    }
+}
+
+fn row(out: &mut impl Write, what: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "    {what:18} {value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn text(machine: &Machine) -> String {
+        let mut out = Vec::new();
+        List::of(machine).0.print(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_machine_without_an_rdma_nic_has_the_virtual_one() {
+        let root = tempfile::tempdir().unwrap();
+        let text = text(&Machine::under(root.path()));
+        assert!(text.starts_with("There is no RDMA NIC in this machine"), "{text}");
+        assert!(text.contains(VIRTUAL), "{text}");
+    }
+
+    #[test]
+    fn a_nic_that_cannot_be_opened_is_listed_with_the_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let function = root.path().join("sys/class/infiniband/mlx5_3/device");
+        fs::create_dir_all(&function).unwrap();
+        symlink("../../../bus/pci/drivers/mlx5_core", function.join("driver")).unwrap();
+        let machine = Machine::under(root.path());
+
+        let text = text(&machine);
+        assert!(!text.contains("no RDMA NIC"), "{text}");
+        let (_, after) = text.split_once("mlx5_3\n    cannot be opened").unwrap();
+        assert!(after.lines().next().unwrap().contains("no verbs file belongs to"), "{text}");
+
+        let document = serde_json::to_value(List::of(&machine).0).unwrap();
+        let devices = &document["devices"];
+        assert_eq!(devices[0]["name"], "mlx5_3");
+        assert_eq!(devices[0]["virtual"], false);
+        assert!(devices[0]["error"].as_str().unwrap().contains("no verbs file"), "{devices}");
+        assert_eq!(devices[1]["name"], VIRTUAL);
+    }
+
+    #[test]
+    fn where_the_nics_cannot_be_listed_the_virtual_one_is_and_the_reason_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("sys/class")).unwrap();
+        fs::write(root.path().join("sys/class/infiniband"), "a file").unwrap();
+        let machine = Machine::under(root.path());
+        let (list, failed) = List::of(&machine);
+        assert!(failed.unwrap_err().to_string().contains("sys/class/infiniband"));
+        assert!(!list.complete);
+        assert_eq!(list.devices.len(), 1);
+        let text = text(&machine);
+        assert!(text.starts_with(VIRTUAL), "{text}");
+        assert!(!text.contains("no RDMA NIC"), "{text}");
+    }
+}

@@ -1,0 +1,200 @@
+//! `doorbell pingpong`: messages to and fro between two queue pairs of one NIC.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `end` | the two ends and their connection |
+//! | `exchange` | what each operation does with a message |
+//! | `rounds` | the rounds, and what is timed of them |
+//! | `verify` | the bytes, and the check of each |
+//! | `report` | the table and the JSON document |
+//! | `progress` | the bar |
+
+mod end;
+mod exchange;
+mod progress;
+mod report;
+mod rounds;
+mod verify;
+
+use crate::arguments::{Doorbell, Op, PingpongOptions};
+use crate::completions::{Completions, Patience, Polling, Sleeping};
+use crate::failure::Failure;
+use crate::{nics, units};
+use doorbell::endpoint::Mtu;
+use doorbell::mlx5::{Connection, Nic};
+use doorbell_hal::linux::Machine;
+use doorbell_hal::mmio::{Uncached, WriteCombining};
+use doorbell_hal::uverbs::Uverbs;
+use end::Announce;
+use progress::Progress;
+use report::{Device, Setup, Table, Waiting};
+use rounds::{Match, Measured, Plan};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use verify::Verifier;
+
+/// Runs the command.
+pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
+    // The second Ctrl-C ends the program at once.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let interrupt = signal_hook::consts::SIGINT;
+    let now = i32::from(crate::arguments::INTERRUPTED);
+    signal_hook::flag::register_conditional_shutdown(interrupt, now, interrupted.clone())?;
+    signal_hook::flag::register(interrupt, interrupted.clone())?;
+
+    let mut out = io::stdout().lock();
+    if options.device == nics::VIRTUAL {
+        run_on(&nics::open_virtual()?, true, options, interrupted, &mut out)
+    } else {
+        let nic = nics::open_real(&Machine::this(), &options.device)?;
+        run_on(&nic, false, options, interrupted, &mut out)
+    }
+}
+
+/// Chooses the types that the options stand for.
+fn run_on<V: Uverbs>(
+    nic: &Nic<V>,
+    is_virtual: bool,
+    options: &PingpongOptions,
+    interrupted: Arc<AtomicBool>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let plans = plans(options);
+    let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
+    if longest > nic.max_message() {
+        let (device, size, most) = (nic.name().into(), longest.into(), nic.max_message().into());
+        return Err(Failure::TooLong { device, size, most });
+    }
+    let max_mtu = options.mtu.map(Mtu::from);
+    let setup = Setup {
+        device: Device {
+            name: nic.name().into(),
+            is_virtual,
+            link_layer: report::link_layer(nic.link()),
+            gid: nic.gid().into(),
+        },
+        path_mtu: max_mtu.map_or(nic.mtu(), |mtu| mtu.min(nic.mtu())).bytes(),
+        doorbell: options.doorbell,
+        completions: if options.events { Waiting::Events } else { Waiting::Polled },
+        inline: options.inline,
+        seed: options.seed,
+    };
+    let timeout = Duration::from_secs(options.timeout);
+    let patience = Patience::new(is_virtual, timeout, interrupted);
+    let connection = Connection { max_mtu, ..Connection::new() };
+    let run = Run { nic, plans, longest, setup, connection, patience, json: options.json };
+    match (options.doorbell, options.events) {
+        (Doorbell::Uncached, false) => run.play::<Uncached, Polling<V>>(out),
+        (Doorbell::Uncached, true) => run.play::<Uncached, Sleeping<V>>(out),
+        (Doorbell::BlueFlame, false) => run.play::<WriteCombining, Polling<V>>(out),
+        (Doorbell::BlueFlame, true) => run.play::<WriteCombining, Sleeping<V>>(out),
+    }
+}
+
+/// Bytes that are moved each way when nobody says how often.
+const ENOUGH: u64 = 64 << 20;
+
+/// What the options ask to be measured, in order.
+fn plans(options: &PingpongOptions) -> Vec<Plan> {
+    // What fits a request on the NICs there are, or up to a megabyte.
+    let most = if options.inline { 256 } else { 1 << 20 };
+    let sweep: Vec<u32> =
+        (0..=20).step_by(2).map(|log| 1 << log).filter(|&size| size <= most).collect();
+    let sizes = if options.sizes.is_empty() { &sweep } else { &options.sizes };
+    let plan = |op: Op, size: u32| {
+        let iterations =
+            options.iterations.unwrap_or_else(|| (ENOUGH / u64::from(size)).clamp(100, 1000));
+        let warmup = options.warmup.unwrap_or(iterations / 10);
+        Plan { op, size, iterations, warmup }
+    };
+    let operations = options.operations();
+    operations
+        .iter()
+        .flat_map(|&op| {
+            let sizes = if op.is_atomic() { &[8][..] } else { sizes };
+            sizes.iter().map(move |&size| plan(op, size))
+        })
+        .collect()
+}
+
+/// A run that is set up.
+struct Run<'a, V: Uverbs> {
+    nic: &'a Nic<V>,
+    plans: Vec<Plan>,
+    /// The longest message.
+    longest: u32,
+    setup: Setup,
+    connection: Connection,
+    patience: Patience,
+    json: bool,
+}
+
+impl<V: Uverbs> Run<'_, V> {
+    fn play<C: Announce, W: Completions<V>>(self, out: &mut impl Write) -> Result<(), Failure> {
+        let longest = self.longest as usize;
+        let mut players = Match {
+            ends: end::connected::<V, C, W>(self.nic, longest, &self.connection)?,
+            patience: self.patience.clone(),
+            seed: self.setup.seed,
+            inline: self.setup.inline,
+            verifier: Verifier::new(),
+        };
+        let table = Table::new(&self.plans);
+        if !self.json {
+            self.setup.print(out)?;
+            table.print_heading(out)?;
+        }
+        let rounds = self.plans.iter().map(|plan| plan.warmup + plan.iterations).sum();
+        let mut progress = Progress::new(rounds);
+        let mut all = Vec::new();
+        let mut ended = Ok(());
+        for plan in &self.plans {
+            progress.label(format!("{} {}", plan.op, units::bytes(plan.size.into())));
+            match measure(&mut players, plan, &mut progress) {
+                Ok(measured) => {
+                    if !self.json {
+                        progress.suspend(|| table.print_row(out, &measured))?;
+                    }
+                    all.push(measured);
+                }
+                Err(failure) => {
+                    ended = Err(failure);
+                    break;
+                }
+            }
+        }
+        progress.finish();
+        match ended {
+            // What was measured before somebody had enough is of use.
+            Ok(()) | Err(Failure::Interrupted) => {
+                let complete = ended.is_ok();
+                if self.json {
+                    report::print_json(out, &self.setup, &all, complete)?;
+                } else if !all.is_empty() {
+                    report::print_verified(out, &all)?;
+                }
+            }
+            Err(_) => {}
+        }
+        ended
+    }
+}
+
+fn measure<V: Uverbs, C: Announce, W: Completions<V>>(
+    players: &mut Match<V, C, W>,
+    plan: &Plan,
+    progress: &mut Progress,
+) -> Result<Measured, Failure> {
+    let after_round = || progress.round();
+    match plan.op {
+        Op::Write => players.measure::<exchange::Write>(plan, after_round),
+        Op::WriteImmediate => players.measure::<exchange::WriteImmediate>(plan, after_round),
+        Op::Read => players.measure::<exchange::Read>(plan, after_round),
+        Op::Send => players.measure::<exchange::Send>(plan, after_round),
+        Op::SendImmediate => players.measure::<exchange::SendImmediate>(plan, after_round),
+        Op::FetchAdd => players.measure::<exchange::FetchAdd>(plan, after_round),
+        Op::CompareSwap => players.measure::<exchange::CompareSwap>(plan, after_round),
+    }
+}
