@@ -1,6 +1,7 @@
 //! Regions of a dma-buf (`UVERBS_METHOD_REG_DMABUF_MR`, `ib_umem_dmabuf_get`).
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::verbs::ioctl::Attribute;
 use doorbell::mlx5::abi::verbs::method::{self, reg_dmabuf_mr as id};
 use doorbell::mlx5::abi::wqe::DataSegment;

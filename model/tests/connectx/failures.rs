@@ -1,6 +1,7 @@
 //! Failures: each refusal has its syndrome, then comes the flush, then the event.
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::cqe::Syndrome;
 use doorbell::mlx5::abi::event::{AsyncEvent, AsyncEventType};
 use doorbell::mlx5::abi::verbs::AccessFlags;

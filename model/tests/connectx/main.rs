@@ -9,4 +9,5 @@ mod ioctl;
 mod life;
 mod objects;
 mod rings;
+mod side;
 mod states;
