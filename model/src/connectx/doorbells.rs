@@ -13,6 +13,9 @@ impl Connectx {
     /// Takes the next store off the bus. Answers whether there was one.
     pub(super) fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
         let Some(store) = self.bus.take() else { return false };
+        if self.dead {
+            return true;
+        }
         let (page, offset) = match store {
             Store::Word { page, offset, .. } | Store::Slot { page, offset, .. } => (page, offset),
         };
@@ -55,15 +58,15 @@ impl Connectx {
 
     fn send_doorbell(&mut self, page: u32, store: &Store, now: u64, fabric: &mut dyn Fabric) {
         // A copy of several slots: those after the first carry no queue pair number.
-        if let Store::Slot { offset, slot, .. } = store {
-            let pair = self
-                .pairs
-                .values_mut()
-                .find(|pair| pair.core.context.uar == page && pair.core.awaits_blue_flame(*offset));
-            if let Some(pair) = pair {
-                pair.core.continue_blue_flame(*offset, slot, &mut self.counters);
-                return;
+        if let Store::Slot { offset, slot, .. } = store
+            && let Some(number) = self.copying.remove(&(page, *offset))
+            && let Some(pair) = self.pairs.get_mut(&number)
+            && let Some(next) = pair.core.continue_blue_flame(*offset, slot, &mut self.counters)
+        {
+            if let Some(next) = next {
+                self.copying.insert((page, next), number);
             }
+            return;
         }
         let Some((number, control)) = send::doorbell_of(store) else {
             return self.stray(format_args!("{store:?}"));
@@ -72,11 +75,15 @@ impl Connectx {
         if !listens {
             return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));
         }
-        self.attend(number, now, fabric, |parts| {
+        let next = self.attend(number, now, fabric, |parts| {
             let host = &mut *parts.host;
             let space = host.memory.space();
             host.core.ring(store, &control, space, host.counters, host.log);
+            host.core.next_blue_flame()
         });
+        if let Some(Some(next)) = next {
+            self.copying.insert((page, next), number);
+        }
         self.make_ready(number);
     }
 

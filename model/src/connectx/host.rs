@@ -3,7 +3,8 @@
 
 use super::completion_queue::{CompletionQueue, Written};
 use super::queue_pair::{Core, InFlight, State};
-use super::{Counters, Event, EventSink, Log, send};
+use super::send::{self, Limits};
+use super::{Counters, Event, EventSink, Log};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
 use crate::rc::{
@@ -28,7 +29,7 @@ pub(super) struct Attendant<'a> {
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,
     pub(super) link_up: bool,
-    pub(super) max_message: u64,
+    pub(super) limits: Limits,
     pub(super) events: &'a dyn EventSink,
     pub(super) counters: &'a mut Counters,
     pub(super) log: &'a mut Log,
@@ -57,7 +58,7 @@ impl Host for Attendant<'_> {
             return None;
         }
         let space = self.memory.space();
-        self.core.fetch_send(space, self.max_message, self.counters, self.log)
+        self.core.fetch_send(space, self.limits, self.counters, self.log)
     }
 
     fn local_operation(&mut self, _: u64) -> Status {
@@ -167,8 +168,7 @@ impl Attendant<'_> {
         }
         loop {
             let space = self.memory.space();
-            let max = self.max_message;
-            let request = self.core.fetch_send(space, max, self.counters, self.log);
+            let request = self.core.fetch_send(space, self.limits, self.counters, self.log);
             if request.is_none() {
                 break;
             }

@@ -50,6 +50,8 @@ pub struct Connectx {
     /// When queue pairs have something to do by themselves.
     pub(super) deadlines: BTreeSet<(u64, u32)>,
     pub(super) deadline_of: BTreeMap<u32, u64>,
+    /// BlueFlame copies under way: where the next slot goes to, page and offset, and whose it is.
+    pub(super) copying: BTreeMap<(u32, u32), u32>,
     /// Register pages that are memory, which the NIC looks at.
     pub(super) watched: Vec<Watched>,
     /// Queue pairs in error, whose later entries are flushed.
@@ -86,6 +88,7 @@ impl Connectx {
             is_ready: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
+            copying: BTreeMap::new(),
             watched: Vec::new(),
             in_error: BTreeSet::new(),
             counters: Counters::default(),

@@ -3,6 +3,7 @@
 use super::State;
 use super::host::Attendant;
 use super::nic::Connectx;
+use super::send::Limits;
 use crate::fabric::Fabric;
 use crate::rc::{Connection, Packet, Progress};
 use std::collections::VecDeque;
@@ -53,7 +54,10 @@ impl Connectx {
             fabric,
             port: self.port,
             link_up: self.link_up,
-            max_message: 1 << self.capabilities.log_max_message,
+            limits: Limits {
+                message: 1 << self.capabilities.log_max_message,
+                entry: self.capabilities.max_send_entry.into(),
+            },
             events: &*self.events,
             counters: &mut self.counters,
             log: &mut self.log,

@@ -8,6 +8,7 @@ mod failures;
 mod ioctl;
 mod life;
 mod objects;
+mod older;
 mod rings;
 mod side;
 mod states;

@@ -373,6 +373,31 @@ pub fn rts(pair: u32) -> ModifyQp {
 }
 
 impl Pair {
+    /// A queue pair that was made otherwise. `sizes` are receives, bytes of a receive, and slots;
+    /// `record` is where in the memory its record is.
+    pub fn by_hand(
+        handle: u32,
+        number: u32,
+        memory: VirtualMemory,
+        register: VirtualRegister,
+        sizes: [usize; 3],
+        record: usize,
+    ) -> Self {
+        let [receives, stride, slots] = sizes;
+        Pair {
+            handle,
+            number,
+            memory,
+            register,
+            posted: 0,
+            received: 0,
+            slots: slots as u32,
+            receives: receives as u32,
+            stride,
+            record,
+        }
+    }
+
     fn send_offset(&self, slot: u16) -> usize {
         let ring = self.receives as usize * self.stride;
         ring + (u32::from(slot) & (self.slots - 1)) as usize * 64
