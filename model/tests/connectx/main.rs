@@ -2,6 +2,7 @@
 //! driver. What is asserted of errors is what Linux's `ib_uverbs` and `mlx5_ib` (6.12) do; comments
 //! name the function.
 
+mod anything;
 mod client;
 mod dmabuf;
 mod failures;
