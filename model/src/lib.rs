@@ -21,4 +21,4 @@ pub mod kernel;
 pub mod memory;
 pub mod rc;
 
-pub use kernel::VirtualConnectx;
+pub use kernel::{VirtualConnectx, WatchedConnectx};

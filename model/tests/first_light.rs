@@ -1,10 +1,12 @@
 //! The driver on the virtual NIC: two queue pairs exchange work requests.
 
 use doorbell::completion::{Arrival, Completion, Status};
+use doorbell::endpoint::Endpoint;
 use doorbell::mlx5::{Connection, Nic, Order, PeerRights, access};
 use doorbell::wr;
-use doorbell_model::VirtualConnectx;
+use doorbell_hal::Errno;
 use doorbell_model::connectx::Network;
+use doorbell_model::{VirtualConnectx, WatchedConnectx};
 
 type Cq = doorbell::mlx5::CompletionQueue<VirtualConnectx>;
 type Qp = doorbell::mlx5::QueuePair<doorbell::state::Rts, VirtualConnectx>;
@@ -138,4 +140,86 @@ fn a_write_that_the_peer_does_not_allow_fails_with_remote_access_and_the_rest_is
         .collect();
     let flushed = Status::WorkRequestFlushed;
     assert_eq!(statuses, [(0, Status::RemoteAccess), (1, flushed), (2, flushed)]);
+}
+
+#[test]
+fn register_pages_that_are_memory_work_free_and_stepped() {
+    for network in [Network::free(), Network::stepped(5)] {
+        let make = || {
+            let file = VirtualConnectx::builder().network(&network).open();
+            let nic = Nic::open(WatchedConnectx::new(file)).unwrap();
+            let cq = nic.completion_queue(64).unwrap();
+            let qp = nic.queue_pair(&cq).sends(32).receives(16).create().unwrap();
+            (nic, cq, qp)
+        };
+        let ((nic_a, mut cq, a), (nic_b, _cq_b, b)) = (make(), make());
+        let (to_a, to_b) = (a.endpoint(), b.endpoint());
+        let connection = Connection::default();
+        let mut a = a.connect(PeerRights::WRITE, &to_b, &connection).unwrap();
+        let _b = b.connect(PeerRights::WRITE, &to_a, &connection).unwrap();
+        let source = nic_a.region::<access::Local>(4096, Order::InOrder).unwrap();
+        let target = nic_b.region::<access::RemoteWrite>(4096, Order::InOrder).unwrap();
+        for round in 0..100 {
+            source.write_at(0, &[round as u8; 64]).unwrap();
+            let request = wr::write(source.slice(0..64).unwrap(), target.remote()).unwrap();
+            a.sends().post(request.id(round).signaled()).unwrap();
+            a.sends().ring();
+            let completion = loop {
+                if !network.is_free() {
+                    network.step();
+                }
+                if let Some(completion) = cq.poll() {
+                    break completion;
+                }
+                std::thread::yield_now();
+            };
+            assert!(matches!(completion, Completion::Sent(sent) if sent.id == round));
+            let mut bytes = [0; 64];
+            target.read_at(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [round as u8; 64]);
+        }
+    }
+}
+
+/// Everything that a driver does with the kernel.
+fn whole_life(file: VirtualConnectx, peer: &Endpoint) -> Result<(), doorbell::error::Error> {
+    let nic = Nic::open(file)?;
+    let channel = nic.event_channel()?;
+    let cq = nic.completion_queue_with_events(16, &channel)?;
+    let region = nic.region::<access::RemoteReadWrite>(8192, Order::InOrder)?;
+    let pair = nic.queue_pair(&cq).sends(16).receives(8).write_combining().create()?;
+    let connection = Connection::default();
+    let pair = pair.connect(PeerRights::WRITE, peer, &connection).map_err(|r| r.error)?;
+    let pair = pair.fail().map_err(|r| r.error)?;
+    pair.destroy().map_err(|r| r.error)?;
+    region.deregister().map_err(|r| r.error)?;
+    cq.destroy().map_err(|r| r.error)?;
+    drop(channel);
+    nic.close().map_err(|r| r.error)
+}
+
+#[test]
+fn whichever_call_the_kernel_refuses_nothing_is_left_behind() {
+    let network = Network::stepped(3);
+    let peer = {
+        let nic = Nic::open(VirtualConnectx::builder().network(&network).open()).unwrap();
+        let cq = nic.completion_queue(16).unwrap();
+        nic.queue_pair(&cq).sends(16).create().unwrap().endpoint()
+    };
+    for call in 1.. {
+        let file = VirtualConnectx::builder().network(&network).open();
+        let control = file.control();
+        control.refuse_call(call, Errno::ENOMEM);
+        let result = whole_life(file, &peer);
+        let objects = control.objects();
+        assert_eq!(objects.total(), 0, "call {call}, {:?}: {objects:?}", control.calls().last());
+        control.network().with_nic(control.nic(), |nic, _, _| {
+            assert_eq!(nic.objects(), [0; 5], "call {call}");
+        });
+        if control.withdraw_refusal() {
+            result.unwrap();
+            assert!(call > 20, "only {call} calls were made: {:?}", control.calls());
+            break;
+        }
+    }
 }

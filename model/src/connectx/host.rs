@@ -3,7 +3,8 @@
 
 use super::completion_queue::{CompletionQueue, Written};
 use super::queue_pair::{Core, InFlight, State};
-use super::{Counters, Event, EventSink, Log, send};
+use super::send::{self, Limits};
+use super::{Counters, Event, EventSink, Log};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
 use crate::rc::{
@@ -14,8 +15,7 @@ use doorbell::mlx5::abi::cqe::{
     Completion, CompletionOpcode, ErrorCompletion, OpcodeOwner, QueueWord, SourceWord, Syndrome,
     UserIndexWord,
 };
-use doorbell::mlx5::abi::doorbell::CounterWord;
-use doorbell::mlx5::abi::wqe::{CompletionMode, SEGMENT_BYTES};
+use doorbell::mlx5::abi::wqe::CompletionMode;
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
 use zerocopy::big_endian::{U16, U32, U64};
@@ -29,7 +29,7 @@ pub(super) struct Attendant<'a> {
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,
     pub(super) link_up: bool,
-    pub(super) max_message: u64,
+    pub(super) limits: Limits,
     pub(super) events: &'a dyn EventSink,
     pub(super) counters: &'a mut Counters,
     pub(super) log: &'a mut Log,
@@ -58,7 +58,7 @@ impl Host for Attendant<'_> {
             return None;
         }
         let space = self.memory.space();
-        self.core.fetch_send(space, self.max_message, self.counters, self.log)
+        self.core.fetch_send(space, self.limits, self.counters, self.log)
     }
 
     fn local_operation(&mut self, _: u64) -> Status {
@@ -133,7 +133,7 @@ impl Host for Attendant<'_> {
 }
 
 impl Attendant<'_> {
-    fn space(&self) -> &dyn AddressSpace {
+    pub(super) fn space(&self) -> &dyn AddressSpace {
         self.memory.space()
     }
 
@@ -141,68 +141,6 @@ impl Attendant<'_> {
         self.counters.asynchronous_events += 1;
         self.log.note(event);
         self.events.asynchronous(event);
-    }
-
-    /// The next receive entry, if the record says that there is one.
-    pub(super) fn fetch_receive(&mut self) -> Option<Receive> {
-        let available = self.posted_receives();
-        if available == 0 {
-            return None;
-        }
-        self.counters.receive_entries += 1;
-        let index = self.core.receive_consumer;
-        self.core.receive_consumer = index.wrapping_add(1);
-        let list = match self.read_receive(index) {
-            Ok(list) => list,
-            Err(reason) => {
-                self.counters.malformed_entries += 1;
-                self.log.note(format_args!(
-                    "queue pair {:#x}: receive entry {index:#x}: {reason}",
-                    self.core.number
-                ));
-                // A key that nothing has: the message finds no memory to go to.
-                [crate::memory::Entry { address: 0, length: 1 << 31, lkey: 0 }]
-                    .into_iter()
-                    .collect()
-            }
-        };
-        Some(Receive { entry: index.into(), list })
-    }
-
-    /// The receives that the record says are posted and that were not read.
-    pub(super) fn posted_receives(&mut self) -> u16 {
-        let core = &*self.core;
-        if core.context.receive_ring.is_none() {
-            return 0;
-        }
-        let word = match self.space().load_word(core.context.record) {
-            Ok(word) => word,
-            Err(fault) => {
-                self.log.note(format_args!("a queue pair's doorbell record: {fault}"));
-                return 0;
-            }
-        };
-        let posted = CounterWord::from_memory(word).counter().wrapping_sub(core.receive_consumer);
-        let entries = 1u32 << core.context.log_receive_entries;
-        if u32::from(posted) > entries {
-            self.log.note(format_args!(
-                "queue pair {:#x}: the record announces {posted} receives of a ring of {entries}",
-                core.number
-            ));
-            return 0;
-        }
-        posted
-    }
-
-    fn read_receive(&self, index: u16) -> Result<crate::memory::List, String> {
-        let context = &self.core.context;
-        let mask = (1u64 << context.log_receive_entries) - 1;
-        let at = (u64::from(index) & mask) << context.log_receive_stride;
-        let mut bytes = vec![0; 1 << context.log_receive_stride];
-        debug_assert!(bytes.len().is_multiple_of(SEGMENT_BYTES));
-        let ring = context.receive_ring.as_ref().ok_or("there is no receive ring")?;
-        ring.read(self.space(), at, &mut bytes).map_err(|fault| fault.to_string())?;
-        super::entry::decode_receive(&bytes).map_err(|malformed| malformed.to_string())
     }
 
     /// The completion of a send entry, if it has one.
@@ -230,8 +168,7 @@ impl Attendant<'_> {
         }
         loop {
             let space = self.memory.space();
-            let max = self.max_message;
-            let request = self.core.fetch_send(space, max, self.counters, self.log);
+            let request = self.core.fetch_send(space, self.limits, self.counters, self.log);
             if request.is_none() {
                 break;
             }

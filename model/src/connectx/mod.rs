@@ -8,10 +8,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `register` | the doorbell registers, and the bus that stores travel on |
-//! | `network` | NICs that share a fabric, and how time passes for them: free or stepped |
-//! | `nic` | [`Connectx`]: objects, doorbells, packets |
+//! | `network`, `world` | NICs that share a fabric, and how time passes for them: free or stepped |
+//! | `nic` | [`Connectx`]: its objects, its port, its death |
+//! | `doorbells` | what stores to the registers do |
+//! | `traffic` | whose turn it is: packets in, bursts out, deadlines, flushes |
 //! | `queue_pair` | contexts, states and changes of queue pairs |
-//! | `send`, `receive` | the rings of a queue pair |
+//! | `send`, `receive` | the rings of a queue pair, read entry by entry |
 //! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
@@ -21,16 +23,20 @@
 mod capabilities;
 mod completion_queue;
 mod counters;
+mod doorbells;
 pub mod entry;
 mod event;
 mod host;
 mod network;
 mod nic;
 mod queue_pair;
+mod receive;
 mod refused;
 mod register;
 mod ring;
 mod send;
+mod traffic;
+mod world;
 
 pub use capabilities::Capabilities;
 pub use completion_queue::CompletionQueueContext;

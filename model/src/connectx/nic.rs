@@ -1,18 +1,14 @@
 //! The NIC itself.
 
 use super::completion_queue::CompletionQueue;
-use super::host::Attendant;
 use super::queue_pair::QueuePair;
-use super::register::{Bus, Store};
+use super::register::Bus;
 use super::{
     Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
-    QueuePairContext, Refused, State, Transition, send,
+    QueuePairContext, Refused, State, Transition,
 };
 use crate::fabric::{Address, Fabric, Port};
 use crate::memory::{AddressSpace, Keys, Memory, Registration};
-use crate::rc::{Packet, Progress};
-use doorbell::mlx5::abi::doorbell::ArmDoorbell;
-use doorbell::mlx5::abi::uar;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -35,30 +31,34 @@ pub enum Death {
 /// A virtual ConnectX.
 pub struct Connectx {
     pub(super) bus: Arc<Bus>,
-    port: Port,
-    addresses: Vec<Address>,
-    link_up: bool,
-    capabilities: Capabilities,
-    memory: Memory,
-    events: Box<dyn EventSink>,
+    pub(super) port: Port,
+    pub(super) addresses: Vec<Address>,
+    pub(super) link_up: bool,
+    pub(super) capabilities: Capabilities,
+    pub(super) memory: Memory,
+    pub(super) events: Box<dyn EventSink>,
     /// UAR pages, and whether they were given back while objects still used them.
-    uars: BTreeMap<u32, bool>,
-    domains: BTreeMap<u32, u32>,
-    queues: BTreeMap<u32, CompletionQueue>,
-    pairs: BTreeMap<u32, QueuePair>,
+    pub(super) uars: BTreeMap<u32, bool>,
+    pub(super) domains: BTreeMap<u32, u32>,
+    pub(super) queues: BTreeMap<u32, CompletionQueue>,
+    pub(super) pairs: BTreeMap<u32, QueuePair>,
     /// Numbers are handed out in turn, so that a stale one meets nothing for long.
-    next_number: u32,
+    pub(super) next_number: u32,
     /// Queue pairs that may have something to do now.
-    ready: VecDeque<u32>,
-    is_ready: BTreeSet<u32>,
+    pub(super) ready: VecDeque<u32>,
+    pub(super) is_ready: BTreeSet<u32>,
     /// When queue pairs have something to do by themselves.
-    deadlines: BTreeSet<(u64, u32)>,
-    deadline_of: BTreeMap<u32, u64>,
+    pub(super) deadlines: BTreeSet<(u64, u32)>,
+    pub(super) deadline_of: BTreeMap<u32, u64>,
+    /// BlueFlame copies under way: where the next slot goes to, page and offset, and whose it is.
+    pub(super) copying: BTreeMap<(u32, u32), u32>,
+    /// Register pages that are memory, which the NIC looks at.
+    pub(super) watched: Vec<Watched>,
     /// Queue pairs in error, whose later entries are flushed.
-    in_error: BTreeSet<u32>,
-    counters: Counters,
-    log: Log,
-    dead: bool,
+    pub(super) in_error: BTreeSet<u32>,
+    pub(super) counters: Counters,
+    pub(super) log: Log,
+    pub(super) dead: bool,
 }
 
 impl Connectx {
@@ -88,6 +88,8 @@ impl Connectx {
             is_ready: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
+            copying: BTreeMap::new(),
+            watched: Vec::new(),
             in_error: BTreeSet::new(),
             counters: Counters::default(),
             log: Log::default(),
@@ -102,7 +104,8 @@ impl Connectx {
 
     /// What it has seen and done.
     pub fn counters(&self) -> Counters {
-        Counters { register_stores: self.bus.seen(), ..self.counters }
+        let register_stores = self.counters.register_stores + self.bus.seen();
+        Counters { register_stores, ..self.counters }
     }
 
     /// What went wrong.
@@ -121,7 +124,7 @@ impl Connectx {
         [self.domains.len(), keys, self.queues.len(), self.pairs.len(), self.uars.len()]
     }
 
-    fn alive(&self) -> Result<(), Refused> {
+    pub(super) fn alive(&self) -> Result<(), Refused> {
         if self.dead { Err(Refused::Dead) } else { Ok(()) }
     }
 
@@ -171,10 +174,11 @@ impl Connectx {
             || self.queues.values().any(|queue| queue.context.uar == page);
         if !used && self.uars.get(&page) == Some(&true) {
             self.uars.remove(&page);
+            self.watched.retain(|watched| watched.page != page);
         }
     }
 
-    fn has_uar(&self, page: u32) -> bool {
+    pub(super) fn has_uar(&self, page: u32) -> bool {
         self.uars.get(&page) == Some(&false)
     }
 
@@ -199,7 +203,7 @@ impl Connectx {
         }
     }
 
-    fn domain_users(&mut self, number: u32) -> Result<&mut u32, Refused> {
+    pub(super) fn domain_users(&mut self, number: u32) -> Result<&mut u32, Refused> {
         let unknown = Refused::Unknown { what: "protection domain", number };
         self.domains.get_mut(&number).ok_or(unknown)
     }
@@ -395,7 +399,7 @@ impl Connectx {
     }
 
     /// Nothing waits for a queue pair any more.
-    fn forget(&mut self, number: u32) {
+    pub(super) fn forget(&mut self, number: u32) {
         self.ready.retain(|&ready| ready != number);
         self.is_ready.remove(&number);
         self.in_error.remove(&number);
@@ -457,6 +461,7 @@ impl Connectx {
         }
         self.dead = true;
         self.bus.unplug();
+        self.watched.clear();
         fabric.detach(self.port);
         self.ready.clear();
         self.is_ready.clear();
@@ -478,225 +483,13 @@ impl Connectx {
             fabric.detach(self.port);
         }
     }
-
-    fn make_ready(&mut self, number: u32) {
-        if self.is_ready.insert(number) {
-            self.ready.push_back(number);
-        }
-    }
-
-    /// The queue pairs that may have something to do now.
-    pub(super) fn ready(&self) -> &VecDeque<u32> {
-        &self.ready
-    }
-
-    /// Makes the queue pairs whose time has come ready.
-    pub(super) fn wake(&mut self, now: u64) {
-        while let Some(&(deadline, number)) = self.deadlines.first()
-            && deadline <= now
-        {
-            self.deadlines.pop_first();
-            self.deadline_of.remove(&number);
-            self.make_ready(number);
-        }
-    }
-
-    /// When the next queue pair has something to do by itself.
-    pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|&(deadline, _)| deadline)
-    }
-
-    /// Calls `with` with a queue pair's connection and what it may use, then looks after the rest:
-    /// the next deadline, and what has to be flushed.
-    fn attend<R>(
-        &mut self,
-        number: u32,
-        now: u64,
-        fabric: &mut dyn Fabric,
-        with: impl FnOnce(&mut QueuePairParts<'_, '_>) -> R,
-    ) -> Option<R> {
-        let pair = self.pairs.get_mut(&number)?;
-        let mut host = Attendant {
-            now,
-            core: &mut pair.core,
-            memory: &mut self.memory,
-            queues: &mut self.queues,
-            fabric,
-            port: self.port,
-            link_up: self.link_up,
-            max_message: 1 << self.capabilities.log_max_message,
-            events: &*self.events,
-            counters: &mut self.counters,
-            log: &mut self.log,
-        };
-        let mut parts = QueuePairParts { connection: &mut pair.connection, host: &mut host };
-        let result = with(&mut parts);
-        let QueuePairParts { connection, host } = parts;
-        if host.core.lost_completion && host.core.state != State::Error {
-            host.core.state = State::Error;
-            if let Some(connection) = connection {
-                connection.fail(host);
-            }
-        }
-        if host.core.state == State::Error {
-            host.flush();
-            self.in_error.insert(number);
-        }
-        let deadline = pair.connection.as_ref().and_then(crate::rc::Connection::next_deadline);
-        let known = self.deadline_of.get(&number).copied();
-        if deadline != known {
-            if let Some(known) = known {
-                self.deadlines.remove(&(known, number));
-                self.deadline_of.remove(&number);
-            }
-            if let Some(deadline) = deadline {
-                self.deadlines.insert((deadline, number));
-                self.deadline_of.insert(number, deadline);
-            }
-        }
-        Some(result)
-    }
-
-    fn fail_pair(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
-        self.attend(number, now, fabric, |parts| {
-            parts.host.core.state = State::Error;
-            if let Some(connection) = parts.connection {
-                connection.fail(parts.host);
-            }
-        });
-    }
-
-    /// Lets the ready queue pair at `place` send a burst.
-    pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
-        let Some(number) = self.ready.remove(place) else { return };
-        self.is_ready.remove(&number);
-        let progress = self.attend(number, now, fabric, |parts| {
-            let connection = parts.connection.as_mut()?;
-            Some(connection.advance(now, parts.host))
-        });
-        if progress == Some(Some(Progress::More)) {
-            self.make_ready(number);
-        }
-    }
-
-    /// Takes in the next packet that has arrived. Answers whether there was one.
-    pub(super) fn receive(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
-        if self.dead {
-            return false;
-        }
-        let Some(arrival) = fabric.receive(now, self.port) else { return false };
-        let number = arrival.packet.destination;
-        let expected = self.pairs.get(&number).is_some_and(|pair| {
-            pair.connection.is_some()
-                && pair.core.path.is_some_and(|path| {
-                    path.source == arrival.destination && path.destination == arrival.source
-                })
-        });
-        if !expected || !self.link_up {
-            self.counters.packets_dropped += 1;
-            return true;
-        }
-        self.counters.packets_received += 1;
-        self.take_in(number, now, &arrival.packet, fabric);
-        true
-    }
-
-    fn take_in(&mut self, number: u32, now: u64, packet: &Packet, fabric: &mut dyn Fabric) {
-        self.attend(number, now, fabric, |parts| {
-            if let Some(connection) = parts.connection {
-                connection.receive(now, packet, parts.host);
-            }
-        });
-        self.make_ready(number);
-    }
-
-    /// Whether a packet waits at the port, as far as the fabric knows, is not asked here: see
-    /// [`Fabric::next_arrival`]. Takes the next store off the bus. Answers whether there was one.
-    pub(super) fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
-        let Some(store) = self.bus.take() else { return false };
-        let (page, offset) = match store {
-            Store::Word { page, offset, .. } | Store::Slot { page, offset, .. } => (page, offset),
-        };
-        match store {
-            Store::Word { value, .. } if offset as usize == uar::CQ_ARM_OFFSET => {
-                self.arm(page, ArmDoorbell::from_memory(value));
-            }
-            _ if offset as usize >= uar::SEND_OFFSET => {
-                self.send_doorbell(page, &store, now, fabric)
-            }
-            _ => self.stray(format_args!("a store at {offset:#x} of UAR page {page:#x}")),
-        }
-        true
-    }
-
-    fn stray(&mut self, what: impl std::fmt::Display) {
-        self.counters.stray_doorbells += 1;
-        self.log.note(format_args!("{what}: nothing listens there"));
-    }
-
-    fn arm(&mut self, page: u32, doorbell: ArmDoorbell) {
-        let number = doorbell.cqn.number().get();
-        match self.queues.get_mut(&number) {
-            Some(queue) if queue.context.uar == page => {
-                self.counters.arm_doorbells += 1;
-                if queue.record_is_behind(self.memory.space(), doorbell.arm) {
-                    self.counters.record_behind_register += 1;
-                    self.log.note(format_args!(
-                        "completion queue {number:#x}: armed through the register, not the record"
-                    ));
-                }
-                if queue.arm(doorbell.arm) {
-                    self.counters.completion_events += 1;
-                    self.events.completion(number);
-                }
-            }
-            _ => self.stray(format_args!("arming {number:#x} through UAR page {page:#x}")),
-        }
-    }
-
-    fn send_doorbell(&mut self, page: u32, store: &Store, now: u64, fabric: &mut dyn Fabric) {
-        // A copy of several slots: those after the first carry no queue pair number.
-        if let Store::Slot { offset, slot, .. } = store {
-            let pair = self
-                .pairs
-                .values_mut()
-                .find(|pair| pair.core.context.uar == page && pair.core.awaits_blue_flame(*offset));
-            if let Some(pair) = pair {
-                pair.core.continue_blue_flame(*offset, slot, &mut self.counters);
-                return;
-            }
-        }
-        let Some((number, control)) = send::doorbell_of(store) else {
-            return self.stray(format_args!("{store:?}"));
-        };
-        let listens = self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
-        if !listens {
-            return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));
-        }
-        self.attend(number, now, fabric, |parts| {
-            let host = &mut *parts.host;
-            let space = host.memory.space();
-            host.core.ring(store, &control, space, host.counters, host.log);
-        });
-        self.make_ready(number);
-    }
-
-    /// Flushes what was posted to queue pairs in error since. Receives are posted without a
-    /// doorbell, so somebody has to look.
-    pub(super) fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {
-        for number in self.in_error.iter().copied().collect::<Vec<_>>() {
-            self.attend(number, now, fabric, |_| ());
-        }
-    }
-
-    /// Whether a queue pair is in error, so that [`flush_late`](Self::flush_late) may find work.
-    pub(super) fn has_failed_pairs(&self) -> bool {
-        !self.in_error.is_empty()
-    }
 }
 
-/// A queue pair taken apart, for the time of a call into its connection.
-struct QueuePairParts<'a, 'b> {
-    connection: &'a mut Option<crate::rc::Connection>,
-    host: &'a mut Attendant<'b>,
+/// A register page that is memory.
+pub(super) struct Watched {
+    pub(super) page: u32,
+    pub(super) address: u64,
+    /// What the word that arms completion queues held last.
+    pub(super) armed: u64,
+    pub(super) _kept: Box<dyn Send>,
 }

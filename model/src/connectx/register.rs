@@ -119,7 +119,8 @@ impl Bus {
         self.gone.store(true, Ordering::Release);
     }
 
-    fn put(&self, store: Store) {
+    /// Puts a store on the bus.
+    pub(crate) fn put(&self, store: Store) {
         if self.gone.load(Ordering::Acquire) {
             return;
         }

@@ -8,8 +8,19 @@ use crate::memory::{AddressSpace, Fault};
 use crate::rc::{Operation, Request, Status};
 use doorbell::mlx5::abi::doorbell::CounterWord;
 use doorbell::mlx5::abi::uar;
-use doorbell::mlx5::abi::wqe::{CompletionMode, ControlSegment, MAX_SLOTS, SLOT_BYTES};
+use doorbell::mlx5::abi::wqe::{
+    CompletionMode, ControlSegment, MAX_SLOTS, SEGMENT_BYTES, SLOT_BYTES,
+};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// What entries may be, at most.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes of a message.
+    pub(super) message: u64,
+    /// Bytes of an entry.
+    pub(super) entry: usize,
+}
 
 /// The entry that a BlueFlame copy brings: it spares the NIC the fetch.
 #[derive(Default)]
@@ -110,21 +121,26 @@ impl Core {
         self.announce(announced, log);
     }
 
-    /// The next slot of a BlueFlame copy whose first slot was a doorbell.
+    /// A slot of a BlueFlame copy whose first slot was a doorbell. Answers where the slot after it
+    /// goes to, if there is one; `None` if the copy does not go on at `offset`.
     pub(super) fn continue_blue_flame(
         &mut self,
         offset: u32,
         slot: &[u64; 8],
         counters: &mut Counters,
-    ) {
+    ) -> Option<Option<u32>> {
+        if self.blue_flame.next != Some(offset) {
+            return None;
+        }
         if self.blue_flame.take(offset, slot) {
             counters.blue_flame_entries += 1;
         }
+        Some(self.blue_flame.next)
     }
 
-    /// Whether a copy at `offset` goes on with this queue pair's.
-    pub(super) fn awaits_blue_flame(&self, offset: u32) -> bool {
-        self.blue_flame.next == Some(offset)
+    /// Where the next slot of a BlueFlame copy goes to, if one is under way.
+    pub(super) fn next_blue_flame(&self) -> Option<u32> {
+        self.blue_flame.next
     }
 
     /// The send counter of the doorbell record.
@@ -151,7 +167,7 @@ impl Core {
     pub(super) fn fetch_send(
         &mut self,
         space: &dyn AddressSpace,
-        max_message: u64,
+        limits: Limits,
         counters: &mut Counters,
         log: &mut Log,
     ) -> Option<Request> {
@@ -161,13 +177,13 @@ impl Core {
         }
         counters.send_entries += 1;
         let index = self.send_consumer;
-        let read = self.read_send(space, index, posted);
+        let read = self.read_send(space, index, posted, limits);
         let (in_flight, slots, request) = match read {
             Ok(entry) => {
                 let slots = entry.slots;
                 let in_flight =
                     InFlight { index, opcode: entry.opcode, completion: entry.completion };
-                (in_flight, slots, request_of(index, entry, max_message))
+                (in_flight, slots, request_of(index, entry, limits))
             }
             Err(Unreadable { control, reason }) => {
                 counters.malformed_entries += 1;
@@ -197,6 +213,7 @@ impl Core {
         space: &dyn AddressSpace,
         index: u16,
         posted: u16,
+        limits: Limits,
     ) -> Result<SendEntry, Unreadable> {
         let mut bytes = [0; MAX_SLOTS * SLOT_BYTES];
         let copied = self.blue_flame.entry(index);
@@ -221,6 +238,9 @@ impl Core {
         let unreadable = |reason| Unreadable { control, reason };
         let segments = entry::check_control(&control, self.number, index, posted)
             .map_err(|malformed| unreadable(Reason::Malformed(malformed)))?;
+        if segments * SEGMENT_BYTES > limits.entry {
+            return Err(unreadable(Reason::TooLong { limit: limits.entry }));
+        }
         for (slot, to) in (0..).zip(bytes.chunks_mut(SLOT_BYTES)) {
             if slot > 0 && slot < entry::slots_of(segments) {
                 read(slot, to).map_err(unreadable)?;
@@ -241,6 +261,7 @@ enum Reason {
     Malformed(Malformed),
     Fault(Fault),
     NoRing,
+    TooLong { limit: usize },
 }
 
 impl std::fmt::Display for Reason {
@@ -249,6 +270,7 @@ impl std::fmt::Display for Reason {
             Reason::Malformed(malformed) => malformed.fmt(f),
             Reason::Fault(fault) => fault.fmt(f),
             Reason::NoRing => f.write_str("there is no send ring"),
+            Reason::TooLong { limit } => write!(f, "longer than {limit} bytes"),
         }
     }
 }
@@ -265,8 +287,8 @@ fn refused(index: u16, status: Status) -> Request {
 }
 
 /// The request that an entry makes.
-fn request_of(index: u16, entry: SendEntry, max_message: u64) -> Request {
-    if entry.length > max_message {
+fn request_of(index: u16, entry: SendEntry, limits: Limits) -> Request {
+    if entry.length > limits.message {
         return refused(index, Status::LocalLength);
     }
     Request {

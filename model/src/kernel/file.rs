@@ -104,6 +104,10 @@ impl VirtualConnectx {
         VirtualConnectx { file }
     }
 
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Another open file of the same NIC, as another process would open it.
     pub fn open_again(&self) -> Self {
         Self::open(Arc::clone(&self.file.device))

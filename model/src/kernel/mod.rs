@@ -11,6 +11,7 @@
 //! | `device` | the device that files are opened on: port, events, fault injection |
 //! | `control` | [`Control`]: a test's hand on the device while a driver owns the file |
 //! | `file` | [`VirtualConnectx`]: the open file |
+//! | `watched` | [`WatchedConnectx`]: the same, with register pages that are memory |
 //! | `attributes`, `methods` | the ioctl's attributes, and which method takes which |
 //! | `invoke` | the older commands, which one method invokes |
 //! | `query` | device, port and identifier queries; the context |
@@ -38,9 +39,11 @@ mod region;
 mod routes;
 mod uar;
 mod user;
+mod watched;
 
 pub use builder::Builder;
 pub use control::{Control, Objects};
 pub use event_file::VirtualEventFiles;
 pub use file::{VirtualConnectx, VirtualMemory};
 pub use port::{Gid, GidKind, LinkLayer};
+pub use watched::WatchedConnectx;

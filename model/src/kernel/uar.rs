@@ -61,8 +61,16 @@ pub(super) unsafe fn allocate(
     Ok(Outcome::Made(Object::Uar(Uar { page, mmap_offset, mapping })))
 }
 
-/// Maps a register page (`mlx5_ib_mmap`).
-pub(super) fn map(file: &File, offset: u64, len: usize) -> Result<VirtualPage, Errno> {
+/// A register page that a process may map.
+pub(super) struct Found {
+    /// The NIC's number of it.
+    pub(super) page: u32,
+    /// What keeps it with the NIC, for a page that is an object.
+    kept: Option<Arc<Mapping>>,
+}
+
+/// The register page at `offset`, to be mapped in `len` bytes (`mlx5_ib_mmap`).
+pub(super) fn find(file: &File, offset: u64, len: usize) -> Result<Found, Errno> {
     let system_page = super::user::page_size();
     let device = &file.device;
     if device.is_removed() {
@@ -81,10 +89,16 @@ pub(super) fn map(file: &File, offset: u64, len: usize) -> Result<VirtualPage, E
     if len as u64 != system_page || len < UAR_PAGE {
         return Err(Errno::EINVAL);
     }
-    let (page, kept) = match entry {
-        Some(uar) => (uar.page, Some(Arc::clone(&uar.mapping))),
-        None => (static_page(device, context, offset / system_page)?, None),
-    };
+    match entry {
+        Some(uar) => Ok(Found { page: uar.page, kept: Some(Arc::clone(&uar.mapping)) }),
+        None => Ok(Found { page: static_page(device, context, offset / system_page)?, kept: None }),
+    }
+}
+
+/// Maps a register page whose stores the NIC sees.
+pub(super) fn map(file: &File, offset: u64, len: usize) -> Result<VirtualPage, Errno> {
+    let Found { page, kept } = find(file, offset, len)?;
+    let device = &file.device;
     let bus = device.network.bus(device.nic).ok_or(Errno::EIO)?;
     device.mappings.fetch_add(1, Ordering::Relaxed);
     let counted = Arc::clone(device);

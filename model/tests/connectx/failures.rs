@@ -1,6 +1,7 @@
 //! Failures: each refusal has its syndrome, then comes the flush, then the event.
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::cqe::Syndrome;
 use doorbell::mlx5::abi::event::{AsyncEvent, AsyncEventType};
 use doorbell::mlx5::abi::verbs::AccessFlags;
@@ -374,4 +375,75 @@ fn unread_events_of_a_destroyed_queue_vanish() {
     a.client.destroy_pair(a.pair.handle).unwrap();
     assert_eq!(a.client.destroy_queue(a.queue.handle).unwrap().comp_events_reported, 0);
     assert_eq!(completion_events(&a_files), 0);
+}
+
+#[test]
+fn messages_and_entries_beyond_the_nics_bounds_are_refused_by_it() {
+    use doorbell_model::connectx::Capabilities;
+    let network = Network::stepped(16);
+    let capabilities =
+        Capabilities { log_max_message: 12, max_send_entry: 128, ..Capabilities::default() };
+    let make = || {
+        let builder = doorbell_model::VirtualConnectx::builder().network(&network);
+        let client = Client::of(builder.capabilities(capabilities).open());
+        client.get_context(&dynamic_context()).unwrap();
+        Side::of(client, &QueueOptions::default(), &PairOptions::default())
+    };
+    let long = |a: &Side, b: &Side| a.pair.write_entry(a.piece(0, 4097), b.address(0), b.key);
+    let wide = |a: &Side, b: &Side| {
+        let mut entry = a.pair.control(Opcode::Write, 9).as_bytes().to_vec();
+        entry.extend_from_slice(RemoteAddressSegment::new(b.address(0), b.key).as_bytes());
+        for at in 0..7 {
+            entry.extend_from_slice(a.piece(at * 8, 8).as_bytes());
+        }
+        entry
+    };
+    let cases: [(&dyn Fn(&Side, &Side) -> Vec<u8>, Syndrome); 2] =
+        [(&long, Syndrome::LocalLength), (&wide, Syndrome::LocalQueuePairOperation)];
+    for (entry, syndrome) in cases {
+        let (mut a, b) = (make(), make());
+        connect(&a, &b);
+        let entry = entry(&a, &b);
+        a.pair.post(&entry);
+        settle(&network);
+        assert_eq!(a.queue.drain(), [(syndrome.code(), 0)]);
+    }
+}
+
+#[test]
+fn a_send_with_invalidate_takes_a_key_only_where_regions_can_be_invalidated() {
+    for allowed in [false, true] {
+        let network = Network::stepped(17);
+        let make = || {
+            let mut builder = doorbell_model::VirtualConnectx::builder().network(&network);
+            if allowed {
+                builder = builder.remote_invalidate();
+            }
+            let client = Client::of(builder.open());
+            client.get_context(&dynamic_context()).unwrap();
+            Side::of(client, &QueueOptions::default(), &PairOptions::default())
+        };
+        let (mut a, mut b) = (make(), make());
+        connect(&a, &b);
+        b.pair.receive(&[]);
+        let flags = ControlFlags::of(CompletionMode::Always, false, FenceMode::None);
+        let control = a.pair.control_with(Opcode::SendInvalidate, 1, flags, b.key);
+        a.pair.post(control.as_bytes());
+        settle(&network);
+        let here = a.queue.drain();
+        let there = b.queue.poll().unwrap();
+        if allowed {
+            assert_eq!(here, [(0, 0)]);
+            assert_eq!(there.op_own.opcode(), 4, "MLX5_CQE_RESP_SEND_INV");
+            assert_eq!(there.imm_inval_pkey.get(), b.key);
+            let entry = a.pair.write_entry(a.piece(0, 8), b.address(0), b.key);
+            a.pair.post(&entry);
+            settle(&network);
+            assert_eq!(a.queue.drain(), [(Syndrome::RemoteAccess.code(), 1)]);
+        } else {
+            assert_eq!(here.len(), 1);
+            assert_ne!(here[0].0, 0);
+            assert_eq!(there.op_own.opcode(), 14);
+        }
+    }
 }

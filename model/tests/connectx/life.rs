@@ -1,6 +1,7 @@
 //! Ports that go down, NICs that die, seeds that reproduce, and NICs that run by themselves.
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::cqe::Syndrome;
 use doorbell::mlx5::abi::event::{AsyncEvent, AsyncEventType};
 use doorbell::mlx5::abi::verbs::method;

@@ -1,6 +1,7 @@
 //! Objects: what they are made of, what stands on what, and what is refused.
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::driver::{self, CreateCq, CreateQp};
 use doorbell::mlx5::abi::verbs::AccessFlags;
 use doorbell::mlx5::abi::verbs::ioctl::Attribute;

@@ -1,6 +1,7 @@
 //! Rings and registers, by hand: what the NIC reads, when it reads it, and what it answers.
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::U24;
 use doorbell::mlx5::abi::cqe::CompletionOpcode;
 use doorbell::mlx5::abi::verbs::qp::QpState;

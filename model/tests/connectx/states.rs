@@ -2,6 +2,7 @@
 //! `mlx5_ib_modify_qp`).
 
 use crate::client::*;
+use crate::side::*;
 use doorbell::mlx5::abi::verbs::qp::{ModifyQp, QpAttrMask, QpState, QueryQp, QueryQpResp};
 use doorbell::mlx5::abi::verbs::write::WriteCommand;
 use doorbell_hal::Errno;

@@ -1,0 +1,166 @@
+//! What stores to the registers do: send doorbells, arms, and pages that are memory.
+
+use super::nic::{Connectx, Watched};
+use super::queue_pair::QueuePair;
+use super::register::Store;
+use super::{Refused, State, send};
+use crate::fabric::Fabric;
+use crate::memory::AddressSpace;
+use doorbell::mlx5::abi::doorbell::ArmDoorbell;
+use doorbell::mlx5::abi::uar;
+
+impl Connectx {
+    /// Takes the next store off the bus. Answers whether there was one.
+    pub(super) fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let Some(store) = self.bus.take() else { return false };
+        if self.dead {
+            return true;
+        }
+        let (page, offset) = match store {
+            Store::Word { page, offset, .. } | Store::Slot { page, offset, .. } => (page, offset),
+        };
+        match store {
+            Store::Word { value, .. } if offset as usize == uar::CQ_ARM_OFFSET => {
+                self.arm(page, ArmDoorbell::from_memory(value));
+            }
+            _ if offset as usize >= uar::SEND_OFFSET => {
+                self.send_doorbell(page, &store, now, fabric)
+            }
+            _ => self.stray(format_args!("a store at {offset:#x} of UAR page {page:#x}")),
+        }
+        true
+    }
+
+    fn stray(&mut self, what: impl std::fmt::Display) {
+        self.counters.stray_doorbells += 1;
+        self.log.note(format_args!("{what}: nothing listens there"));
+    }
+
+    fn arm(&mut self, page: u32, doorbell: ArmDoorbell) {
+        let number = doorbell.cqn.number().get();
+        match self.queues.get_mut(&number) {
+            Some(queue) if queue.context.uar == page => {
+                self.counters.arm_doorbells += 1;
+                if queue.record_is_behind(self.memory.space(), doorbell.arm) {
+                    self.counters.record_behind_register += 1;
+                    self.log.note(format_args!(
+                        "completion queue {number:#x}: armed through the register, not the record"
+                    ));
+                }
+                if queue.arm(doorbell.arm) {
+                    self.counters.completion_events += 1;
+                    self.events.completion(number);
+                }
+            }
+            _ => self.stray(format_args!("arming {number:#x} through UAR page {page:#x}")),
+        }
+    }
+
+    fn send_doorbell(&mut self, page: u32, store: &Store, now: u64, fabric: &mut dyn Fabric) {
+        // A copy of several slots: those after the first carry no queue pair number.
+        if let Store::Slot { offset, slot, .. } = store
+            && let Some(number) = self.copying.remove(&(page, *offset))
+            && let Some(pair) = self.pairs.get_mut(&number)
+            && let Some(next) = pair.core.continue_blue_flame(*offset, slot, &mut self.counters)
+        {
+            if let Some(next) = next {
+                self.copying.insert((page, next), number);
+            }
+            return;
+        }
+        let Some((number, control)) = send::doorbell_of(store) else {
+            return self.stray(format_args!("{store:?}"));
+        };
+        let listens = self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
+        if !listens {
+            return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));
+        }
+        let next = self.attend(number, now, fabric, |parts| {
+            let host = &mut *parts.host;
+            let space = host.memory.space();
+            host.core.ring(store, &control, space, host.counters, host.log);
+            host.core.next_blue_flame()
+        });
+        if let Some(Some(next)) = next {
+            self.copying.insert((page, next), number);
+        }
+        self.make_ready(number);
+    }
+
+    /// Looks from now on at memory at device address `address` as at the register page `page`.
+    /// `kept` is dropped when the NIC does so no more.
+    pub fn watch_uar(
+        &mut self,
+        page: u32,
+        address: u64,
+        kept: Box<dyn Send>,
+    ) -> Result<(), Refused> {
+        self.alive()?;
+        if !self.has_uar(page) {
+            return Err(Refused::Unknown { what: "UAR page", number: page });
+        }
+        self.watched.push(Watched { page, address, armed: 0, _kept: kept });
+        Ok(())
+    }
+
+    /// Whether the NIC has register pages to look at.
+    pub(super) fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Looks at the register pages that are memory. Answers whether something was there.
+    pub(super) fn look(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let mut seen = false;
+        for at in 0..self.watched.len() {
+            let watched = &mut self.watched[at];
+            let page = watched.page;
+            if let Some(doorbell) = watched.arm(self.memory.space()) {
+                self.counters.register_stores += 1;
+                self.arm(page, doorbell);
+                seen = true;
+            }
+            let space = self.memory.space();
+            let behind = |pair: &&QueuePair| {
+                let core = &pair.core;
+                core.context.uar == page
+                    && core.state == State::ReadyToSend
+                    && core.send_counter(space).is_ok_and(|counter| counter != core.send_producer)
+            };
+            let pairs: Vec<u32> =
+                (self.pairs.values().filter(behind)).map(|pair| pair.core.number).collect();
+            for number in pairs {
+                self.attend(number, now, fabric, |parts| {
+                    let host = &mut *parts.host;
+                    host.counters.send_doorbells += 1;
+                    if let Ok(counter) = host.core.send_counter(host.memory.space()) {
+                        host.core.announce(counter, host.log);
+                    }
+                });
+                self.make_ready(number);
+                seen = true;
+            }
+        }
+        seen
+    }
+}
+
+impl Watched {
+    /// The doorbell that arms a completion queue, if it changed.
+    fn arm(&mut self, space: &dyn AddressSpace) -> Option<ArmDoorbell> {
+        let at = self.address + uar::CQ_ARM_OFFSET as u64;
+        let halves = || Some([space.load_word(at).ok()?, space.load_word(at + 4).ok()?]);
+        // Software stores both halves at once; they are read one after the other until they are
+        // the same twice.
+        let mut seen = halves()?;
+        loop {
+            let again = halves()?;
+            if again == seen {
+                break;
+            }
+            seen = again;
+        }
+        let value = u64::from_ne_bytes(zerocopy::transmute!(seen));
+        (std::mem::replace(&mut self.armed, value) != value)
+            .then(|| ArmDoorbell::from_memory(value))
+    }
+}

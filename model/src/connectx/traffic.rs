@@ -1,0 +1,164 @@
+//! Whose turn it is: packets in, bursts out, deadlines, and what has to be flushed.
+
+use super::State;
+use super::host::Attendant;
+use super::nic::Connectx;
+use super::send::Limits;
+use crate::fabric::Fabric;
+use crate::rc::{Connection, Packet, Progress};
+use std::collections::VecDeque;
+
+impl Connectx {
+    pub(super) fn make_ready(&mut self, number: u32) {
+        if self.is_ready.insert(number) {
+            self.ready.push_back(number);
+        }
+    }
+
+    /// The queue pairs that may have something to do now.
+    pub(super) fn ready(&self) -> &VecDeque<u32> {
+        &self.ready
+    }
+
+    /// Makes the queue pairs whose time has come ready.
+    pub(super) fn wake(&mut self, now: u64) {
+        while let Some(&(deadline, number)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            self.deadline_of.remove(&number);
+            self.make_ready(number);
+        }
+    }
+
+    /// When the next queue pair has something to do by itself.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// Calls `with` with a queue pair's connection and what it may use, then looks after the rest:
+    /// the next deadline, and what has to be flushed.
+    pub(super) fn attend<R>(
+        &mut self,
+        number: u32,
+        now: u64,
+        fabric: &mut dyn Fabric,
+        with: impl FnOnce(&mut QueuePairParts<'_, '_>) -> R,
+    ) -> Option<R> {
+        let pair = self.pairs.get_mut(&number)?;
+        let mut host = Attendant {
+            now,
+            core: &mut pair.core,
+            memory: &mut self.memory,
+            queues: &mut self.queues,
+            fabric,
+            port: self.port,
+            link_up: self.link_up,
+            limits: Limits {
+                message: 1 << self.capabilities.log_max_message,
+                entry: self.capabilities.max_send_entry.into(),
+            },
+            events: &*self.events,
+            counters: &mut self.counters,
+            log: &mut self.log,
+        };
+        let mut parts = QueuePairParts { connection: &mut pair.connection, host: &mut host };
+        let result = with(&mut parts);
+        let QueuePairParts { connection, host } = parts;
+        if host.core.lost_completion && host.core.state != State::Error {
+            host.core.state = State::Error;
+            if let Some(connection) = connection {
+                connection.fail(host);
+            }
+        }
+        if host.core.state == State::Error {
+            host.flush();
+            self.in_error.insert(number);
+        }
+        let deadline = pair.connection.as_ref().and_then(Connection::next_deadline);
+        let known = self.deadline_of.get(&number).copied();
+        if deadline != known {
+            if let Some(known) = known {
+                self.deadlines.remove(&(known, number));
+                self.deadline_of.remove(&number);
+            }
+            if let Some(deadline) = deadline {
+                self.deadlines.insert((deadline, number));
+                self.deadline_of.insert(number, deadline);
+            }
+        }
+        Some(result)
+    }
+
+    pub(super) fn fail_pair(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            parts.host.core.state = State::Error;
+            if let Some(connection) = parts.connection {
+                connection.fail(parts.host);
+            }
+        });
+    }
+
+    /// Lets the ready queue pair at `place` send a burst.
+    pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
+        let Some(number) = self.ready.remove(place) else { return };
+        self.is_ready.remove(&number);
+        let progress = self.attend(number, now, fabric, |parts| {
+            let connection = parts.connection.as_mut()?;
+            Some(connection.advance(now, parts.host))
+        });
+        if progress == Some(Some(Progress::More)) {
+            self.make_ready(number);
+        }
+    }
+
+    /// Takes in the next packet that has arrived. Answers whether there was one.
+    pub(super) fn receive(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        if self.dead {
+            return false;
+        }
+        let Some(arrival) = fabric.receive(now, self.port) else { return false };
+        let number = arrival.packet.destination;
+        let expected = self.pairs.get(&number).is_some_and(|pair| {
+            pair.connection.is_some()
+                && pair.core.path.is_some_and(|path| {
+                    path.source == arrival.destination && path.destination == arrival.source
+                })
+        });
+        if !expected || !self.link_up {
+            self.counters.packets_dropped += 1;
+            return true;
+        }
+        self.counters.packets_received += 1;
+        self.take_in(number, now, &arrival.packet, fabric);
+        true
+    }
+
+    fn take_in(&mut self, number: u32, now: u64, packet: &Packet, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            if let Some(connection) = parts.connection {
+                connection.receive(now, packet, parts.host);
+            }
+        });
+        self.make_ready(number);
+    }
+
+    /// Flushes what was posted to queue pairs in error since. Receives are posted without a
+    /// doorbell, so somebody has to look.
+    pub(super) fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {
+        for number in self.in_error.iter().copied().collect::<Vec<_>>() {
+            self.attend(number, now, fabric, |_| ());
+        }
+    }
+
+    /// Whether a queue pair is in error, so that [`flush_late`](Self::flush_late) may find work.
+    pub(super) fn has_failed_pairs(&self) -> bool {
+        !self.in_error.is_empty()
+    }
+}
+
+/// A queue pair taken apart, for the time of a call into its connection.
+pub(super) struct QueuePairParts<'a, 'b> {
+    pub(super) connection: &'a mut Option<Connection>,
+    pub(super) host: &'a mut Attendant<'b>,
+}
