@@ -346,6 +346,33 @@ fn a_sequence_nak_acknowledges_what_is_before_it_and_goes_back_once() {
 }
 
 #[test]
+fn after_a_timeout_the_same_sequence_nak_is_news() {
+    let mut end = Setup::default().end(1);
+    let list = end.device.list(0, 500);
+    end.device.post(Operation::Write(REMOTE), list);
+    end.packets(0);
+    end.take(0, [&nak(0, NakCode::SequenceError)]);
+    assert_eq!(end.packets(0).len(), 2);
+    assert_eq!(end.packets(TIMEOUT).len(), 2);
+    end.take(TIMEOUT, [&nak(0, NakCode::SequenceError)]);
+    assert_eq!(end.packets(TIMEOUT).len(), 2);
+}
+
+#[test]
+fn an_acknowledgement_for_what_was_sent_before_going_back_counts() {
+    let mut end = Setup::default().end(1);
+    let list = end.device.list(0, 256 * 40);
+    end.device.post(Operation::Write(REMOTE), list);
+    assert_eq!(end.packets(0).len(), 40);
+    let _ = end.connection.advance(TIMEOUT, &mut end.device);
+    let again = end.device.out.drain(..).count();
+    assert!(0 < again && again < 40, "one call sends a bounded number of packets");
+    end.take(TIMEOUT, [&ack(39)]);
+    assert_eq!(end.device.statuses(), [Status::Success]);
+    assert!(end.packets(TIMEOUT).is_empty());
+}
+
+#[test]
 fn the_peer_s_refusals_fail_the_request_that_they_are_about() {
     for (code, status) in [
         (NakCode::InvalidRequest, Status::RemoteInvalidRequest),
@@ -419,9 +446,21 @@ fn the_rnr_retry_count_says_how_often_it_is_sent_again() {
             now += rnr_timer(3);
         }
         assert_eq!(end.packets(now).len(), 2);
+        assert!(end.device.sent.is_empty());
         end.take(now, [&rnr(0, 3)]);
         assert_eq!(end.device.statuses(), [Status::RnrRetryExceeded, Status::WrFlushed]);
     }
+}
+
+#[test]
+fn an_rnr_nak_during_the_wait_does_not_count() {
+    let mut end = Setup { rnr_retry: 1, ..Setup::default() }.end(1);
+    let list = end.device.list(0, 8);
+    end.device.post(Operation::Send, list);
+    end.packets(0);
+    end.take(0, &[rnr(0, 3), rnr(0, 3), rnr(0, 4)]);
+    assert_eq!(end.connection.next_deadline(), Some(rnr_timer(3)));
+    assert_eq!(end.packets(rnr_timer(3)).len(), 1);
 }
 
 #[test]

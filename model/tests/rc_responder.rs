@@ -445,6 +445,16 @@ fn a_repeated_atomic_gets_the_first_answer_and_is_not_executed() {
 }
 
 #[test]
+fn a_repeated_atomic_is_answered_before_what_waits_and_comes_later() {
+    let mut end = Setup::default().end(0);
+    let atomic = add(&end, 0, 0, 1);
+    assert_eq!(end.answer(0, [&atomic]).len(), 1);
+    let answers = end.answer(0, [&read(&end, 1, 0, 300), &atomic, &write(&end, 3, 0, &[1])]);
+    let numbers: Vec<u32> = summary(&answers).iter().map(|answer| answer.1).collect();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+}
+
+#[test]
 fn no_acknowledgement_overtakes_a_read_s_answer() {
     let mut end = Setup::default().end(0);
     let packets = [
@@ -793,6 +803,23 @@ fn answers_before_a_refused_request_still_go_out() {
     let numbers: Vec<u32> = answers.iter().map(|answer| answer.1).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4]);
     assert_eq!(answers[4], nak(4, 2, NakCode::RemoteAccess));
+}
+
+#[test]
+fn a_refused_request_waits_for_a_long_answer_before_it_and_nothing_is_executed_meanwhile() {
+    let mut end = Setup::default().end(0);
+    let mut bad = write(&end, 40, 0, &[1]);
+    bad.headers = Headers::Remote(Reth { address: 0, rkey: 0xbad, length: 1 });
+    let good = [write(&end, 40, 0, &[2]), write(&end, 41, 0, &[3])];
+    end.take(0, [&read(&end, 0, 0x1000, 40 * 256), &bad, &good[0], &good[1]]);
+    let _ = end.connection.advance(0, &mut end.device);
+    assert!(!end.connection.is_failed() && end.device.out.len() < 40);
+    end.take(0, &good);
+    let answers = summary(&end.packets(0));
+    assert_eq!(answers.len(), 41);
+    assert_eq!(answers[40], nak(40, 1, NakCode::RemoteAccess));
+    assert!(end.connection.is_failed());
+    assert_eq!(end.device.read(0, 1), [0]);
 }
 
 #[test]

@@ -384,7 +384,6 @@ impl Requester {
         self.at = 0;
         self.next = self.unacked;
         self.reads = 0;
-        self.unasked = 0;
         self.timeout = None;
         self.went_back = None;
     }
