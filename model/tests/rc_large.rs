@@ -73,6 +73,7 @@ fn a_send_longer_than_2_to_the_31_bytes_is_invalid_even_if_the_receive_is_longer
         psn: Psn::new(0xff_ff00),
         headers: Headers::Plain,
         payload: doorbell_model::memory::Payload::copy_of(&[1; 4096]),
+        run: 1,
     };
     for _ in 0..LONGEST / 4096 {
         b.take(0, [&packet]);

@@ -20,6 +20,7 @@ fn request(opcode: Opcode, psn: u32, headers: Headers, bytes: &[u8]) -> Packet {
         psn: Psn::new(Setup::default().first_psn).add(psn),
         headers,
         payload: Payload::copy_of(bytes),
+        run: 1,
     }
 }
 
@@ -969,5 +970,54 @@ fn headers_that_do_not_belong_to_the_opcode_are_invalid() {
     for opcode in [Opcode::ReadRequest, Opcode::FetchAdd, Opcode::CompareSwap] {
         let end = Setup::default().end(0);
         refused(end, &[send(opcode, 0, &[])], NakCode::InvalidRequest);
+    }
+}
+
+#[test]
+fn a_run_is_executed_as_its_packets() {
+    let data = pattern(5 * 256, 11);
+    for single in [false, true] {
+        let mut end = Setup::default().end(0);
+        let to = Headers::Remote(reth(&end, 0x100, 5 * 256));
+        let middle = Packet { run: 3, ..send(Opcode::WriteMiddle, 1, &data[256..1024]) };
+        let mut packets = vec![request(Opcode::WriteFirst, 0, to, &data[..256])];
+        if single {
+            packets.extend(middle.split());
+            let asks: Vec<bool> = packets.iter().map(|packet| packet.ack_request).collect();
+            assert_eq!(asks, [true, false, false, true]);
+        } else {
+            packets.push(middle);
+        }
+        packets.push(send(Opcode::WriteLast, 4, &data[1024..]));
+        assert_eq!(summary(&end.answer(0, &packets)), [ack(4, 1)]);
+        assert_eq!(end.device.read(0x100, 5 * 256), data);
+        // The run again is an old one, also when it reaches what is new.
+        let old = Packet { run: 3, ..send(Opcode::WriteMiddle, 3, &data[..768]) };
+        assert_eq!(summary(&end.answer(0, [&old])), [ack(4, 1)]);
+        assert_eq!(end.device.read(0x100, 5 * 256), data);
+    }
+}
+
+#[test]
+fn runs_of_what_does_not_run_are_invalid() {
+    for (opcode, len) in [
+        (Opcode::SendFirst, 512),
+        (Opcode::SendOnly, 2),
+        (Opcode::SendMiddle, 256),
+        (Opcode::SendMiddle, 511),
+        (Opcode::SendMiddle, 768),
+        (Opcode::SendLast, 512),
+    ] {
+        let mut end = Setup::default().end(0);
+        let list = end.device.list(0, 0x1000);
+        end.device.post_receive(list);
+        let begins = matches!(opcode, Opcode::SendFirst | Opcode::SendOnly);
+        let mut packets = vec![send(Opcode::SendFirst, 0, &[1; 256])];
+        if begins {
+            packets.clear();
+        }
+        let psn = packets.len() as u32;
+        packets.push(Packet { run: 2, ..send(opcode, psn, &vec![1; len]) });
+        refused(end, &packets, NakCode::InvalidRequest);
     }
 }

@@ -39,10 +39,6 @@ impl Memory {
     }
 
     /// The `len` bytes at `offset` of `list`, checked for reading by this side.
-    ///
-    /// # Panics
-    ///
-    /// If `len` is more than [`Buffer::CAPACITY`].
     pub fn gather(
         &self,
         protection_domain: u32,
@@ -50,6 +46,26 @@ impl Memory {
         offset: u64,
         len: usize,
     ) -> Result<Payload, Refusal> {
+        if let Some(payload) = self.refer(protection_domain, list, offset, len)? {
+            return Ok(payload);
+        }
+        let right = Right::LocalRead;
+        let buffer = Buffer::filled(len, |bytes| {
+            self.in_list(protection_domain, right, list, offset, len, |address, done, len| {
+                self.space.read(address, &mut bytes[done..done + len])
+            })
+        })?;
+        Ok(Payload::Bytes(buffer))
+    }
+
+    /// The same without a copy: `None` if the bytes lie in more pieces than a payload refers to.
+    pub fn refer(
+        &self,
+        protection_domain: u32,
+        list: &[Entry],
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Payload>, Refusal> {
         let right = Right::LocalRead;
         let mut segments = Segments::default();
         self.in_list(protection_domain, right, list, offset, len, |address, _, len| {
@@ -57,15 +73,7 @@ impl Memory {
             segments.push(address, len);
             Ok(())
         })?;
-        if segments.fit {
-            return Ok(segments.payload(&self.space));
-        }
-        let buffer = Buffer::filled(len, |bytes| {
-            self.in_list(protection_domain, right, list, offset, len, |address, done, len| {
-                self.space.read(address, &mut bytes[done..done + len])
-            })
-        })?;
-        Ok(Payload::Bytes(buffer))
+        Ok(segments.payload(&self.space))
     }
 
     /// Copies `payload` to `offset` of `list`, checked for writing by this side.
@@ -89,10 +97,6 @@ impl Memory {
 
     /// The `len` bytes at `address` of `key`, checked for reading by the peer. No bytes check
     /// nothing.
-    ///
-    /// # Panics
-    ///
-    /// If `len` is more than [`Buffer::CAPACITY`].
     pub fn read_remote(
         &self,
         protection_domain: u32,
@@ -100,26 +104,39 @@ impl Memory {
         address: u64,
         len: usize,
     ) -> Result<Payload, Refusal> {
-        if len == 0 {
-            return Ok(Payload::Empty);
+        if let Some(payload) = self.refer_remote(protection_domain, key, address, len)? {
+            return Ok(payload);
         }
-        let registration =
-            self.keys.check(key, protection_domain, Right::RemoteRead, address, len as u64)?;
-        let mut segments = Segments::default();
-        translate(registration, address, len, |address, _, len| {
-            self.space.probe(address, len)?;
-            segments.push(address, len);
-            Ok(())
-        })?;
-        if segments.fit {
-            return Ok(segments.payload(&self.space));
-        }
+        let right = Right::RemoteRead;
+        let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
         let buffer = Buffer::filled(len, |bytes| {
             translate(registration, address, len, |address, done, len| {
                 self.space.read(address, &mut bytes[done..done + len])
             })
         })?;
         Ok(Payload::Bytes(buffer))
+    }
+
+    /// The same without a copy: `None` if the bytes lie in more pieces than a payload refers to.
+    pub fn refer_remote(
+        &self,
+        protection_domain: u32,
+        key: u32,
+        address: u64,
+        len: usize,
+    ) -> Result<Option<Payload>, Refusal> {
+        if len == 0 {
+            return Ok(Some(Payload::Empty));
+        }
+        let right = Right::RemoteRead;
+        let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
+        let mut segments = Segments::default();
+        translate(registration, address, len, |address, _, len| {
+            self.space.probe(address, len)?;
+            segments.push(address, len);
+            Ok(())
+        })?;
+        Ok(segments.payload(&self.space))
     }
 
     /// Copies `payload` to `address` of `key`, checked for writing by the peer. No bytes check
@@ -258,10 +275,11 @@ impl Segments {
         }
     }
 
-    fn payload(self, space: &Arc<dyn AddressSpace>) -> Payload {
+    fn payload(self, space: &Arc<dyn AddressSpace>) -> Option<Payload> {
         match self.used {
-            0 => Payload::Empty,
-            _ => Payload::Memory { space: space.clone(), segments: self.list },
+            _ if !self.fit => None,
+            0 => Some(Payload::Empty),
+            _ => Some(Payload::Memory { space: space.clone(), segments: self.list }),
         }
     }
 }
