@@ -32,6 +32,7 @@ fn answer(opcode: Opcode, psn: u32, headers: Headers) -> Packet {
         psn: Psn::new(Setup::default().first_psn + psn),
         headers,
         payload: Default::default(),
+        run: 1,
     }
 }
 
@@ -346,6 +347,33 @@ fn a_sequence_nak_acknowledges_what_is_before_it_and_goes_back_once() {
 }
 
 #[test]
+fn after_a_timeout_the_same_sequence_nak_is_news() {
+    let mut end = Setup::default().end(1);
+    let list = end.device.list(0, 500);
+    end.device.post(Operation::Write(REMOTE), list);
+    end.packets(0);
+    end.take(0, [&nak(0, NakCode::SequenceError)]);
+    assert_eq!(end.packets(0).len(), 2);
+    assert_eq!(end.packets(TIMEOUT).len(), 2);
+    end.take(TIMEOUT, [&nak(0, NakCode::SequenceError)]);
+    assert_eq!(end.packets(TIMEOUT).len(), 2);
+}
+
+#[test]
+fn an_acknowledgement_for_what_was_sent_before_going_back_counts() {
+    let mut end = Setup::default().end(1);
+    let list = end.device.list(0, 256 * 40);
+    end.device.post(Operation::Write(REMOTE), list);
+    assert_eq!(end.packets(0).len(), 40);
+    let _ = end.connection.advance(TIMEOUT, &mut end.device);
+    let again = end.device.out.drain(..).count();
+    assert!(0 < again && again < 40, "one call sends a bounded number of packets");
+    end.take(TIMEOUT, [&ack(39)]);
+    assert_eq!(end.device.statuses(), [Status::Success]);
+    assert!(end.packets(TIMEOUT).is_empty());
+}
+
+#[test]
 fn the_peer_s_refusals_fail_the_request_that_they_are_about() {
     for (code, status) in [
         (NakCode::InvalidRequest, Status::RemoteInvalidRequest),
@@ -419,9 +447,21 @@ fn the_rnr_retry_count_says_how_often_it_is_sent_again() {
             now += rnr_timer(3);
         }
         assert_eq!(end.packets(now).len(), 2);
+        assert!(end.device.sent.is_empty());
         end.take(now, [&rnr(0, 3)]);
         assert_eq!(end.device.statuses(), [Status::RnrRetryExceeded, Status::WrFlushed]);
     }
+}
+
+#[test]
+fn an_rnr_nak_during_the_wait_does_not_count() {
+    let mut end = Setup { rnr_retry: 1, ..Setup::default() }.end(1);
+    let list = end.device.list(0, 8);
+    end.device.post(Operation::Send, list);
+    end.packets(0);
+    end.take(0, &[rnr(0, 3), rnr(0, 3), rnr(0, 4)]);
+    assert_eq!(end.connection.next_deadline(), Some(rnr_timer(3)));
+    assert_eq!(end.packets(rnr_timer(3)).len(), 1);
 }
 
 #[test]
@@ -800,4 +840,101 @@ fn before_ready_to_send_nothing_is_taken() {
     connection.start_sending(Setup::default().send_attributes());
     assert_eq!(connection.advance(0, &mut device), doorbell_model::rc::Progress::Idle);
     assert_eq!((device.requests.len(), device.out.len()), (0, 1));
+}
+
+#[test]
+fn middle_packets_go_in_runs_where_that_is_allowed_and_come_apart_again() {
+    for (list_of_pieces, longest, runs) in [(false, 1, 18), (false, 6, 5), (true, 6, 18)] {
+        let mut end = Setup::default().end(1);
+        end.connection.set_longest_run(longest);
+        let data = pattern(0x4000, 9);
+        end.device.write(0, &data);
+        let length = 17 * 256 + 5;
+        // Pieces of half a packet that do not touch: a run of them would be too many.
+        let pieces: Vec<(u64, u32)> = if list_of_pieces {
+            (0..35).map(|at| (at * 200, if at < 34 { 128 } else { 5 })).collect()
+        } else {
+            vec![(0, length)]
+        };
+        let list: List = pieces.iter().map(|&(at, len)| end.device.list(at, len)[0]).collect();
+        let expected: Vec<u8> =
+            pieces.iter().flat_map(|&(at, len)| end.device.read(at, len as usize)).collect();
+        end.device.post(Operation::Write(REMOTE), list);
+        let packets = end.packets(0);
+        if list_of_pieces {
+            assert!(packets.iter().all(|packet| packet.run == 1));
+        } else {
+            assert_eq!(packets.len(), runs);
+            assert!(packets.iter().all(|packet| packet.run <= longest));
+        }
+        let single: Vec<Packet> = packets.into_iter().flat_map(Packet::split).collect();
+        assert_eq!(psns(&single), (0..length.div_ceil(256)).collect::<Vec<_>>());
+        let opcodes: Vec<Opcode> = single.iter().map(|packet| packet.opcode).collect();
+        assert_eq!(opcodes[0], Opcode::WriteFirst);
+        assert_eq!(opcodes.last(), Some(&Opcode::WriteLast));
+        assert!(opcodes[1..opcodes.len() - 1].iter().all(|code| *code == Opcode::WriteMiddle));
+        assert!(single.iter().all(|packet| packet.run == 1 && packet.payload.len() <= 256));
+        let sent: Vec<u8> = single.iter().flat_map(payload).collect();
+        assert_eq!(sent, expected);
+    }
+}
+
+#[test]
+fn a_run_keeps_to_the_window_and_asks_for_acknowledgements() {
+    let mut end = Setup { window: 8, ..Setup::default() }.end(1);
+    end.connection.set_longest_run(100);
+    let list = end.device.list(0, 256 * 30);
+    end.device.post(Operation::Write(REMOTE), list);
+    let packets = end.packets(0);
+    let runs: Vec<_> = packets.iter().map(|p| (p.run, p.ack_request)).collect();
+    assert_eq!(runs, [(1, false), (7, true)]);
+    end.take(0, [&ack(7)]);
+    let runs: Vec<_> = end.packets(0).iter().map(|p| (p.run, p.ack_request)).collect();
+    assert_eq!(runs, [(8, true)]);
+    // A window of nothing is taken as one of one packet.
+    let mut end = Setup { window: 0, ..Setup::default() }.end(1);
+    end.connection.set_longest_run(100);
+    let list = end.device.list(0, 256 * 30);
+    end.device.post(Operation::Write(REMOTE), list);
+    assert_eq!(psns(&end.packets(0)), [0]);
+    end.take(0, [&ack(0)]);
+    assert_eq!(psns(&end.packets(0)), [1]);
+}
+
+#[test]
+fn a_read_s_answer_comes_in_runs_and_is_asked_for_again_from_within_one() {
+    let (mut a, mut b) = Setup::default().pair();
+    b.connection.set_longest_run(6);
+    let data = pattern(0x2000, 10);
+    b.device.write(0, &data);
+    let (into, from) = (a.device.list(0x4000, 0x2000), b.device.remote(0));
+    a.device.post(Operation::Read(from), into);
+    let to_b = a.packets(0);
+    let answers = b.answer(0, &to_b);
+    let runs: Vec<u16> = answers.iter().map(|packet| packet.run).collect();
+    assert_eq!(runs, [1, 6, 6, 6, 6, 6, 1]);
+    // The fabric splits one, and loses a packet of it.
+    let split: Vec<Packet> = answers[1].clone().split().collect();
+    a.take(0, answers[..1].iter().chain(&split[..2]).chain(&split[3..]).chain(&answers[2..]));
+    let again = a.packets(0);
+    assert_eq!(psns(&again), [3]);
+    let answers = b.answer(0, &again);
+    a.take(0, &answers);
+    assert_eq!(a.device.statuses(), [Status::Success]);
+    assert_eq!(a.device.read(0x4000, 0x2000), data);
+    // Runs of what does not run, or of the wrong length, are bad answers.
+    for change in [
+        |packet: &mut Packet| packet.opcode = Opcode::ReadResponseFirst,
+        |packet: &mut Packet| packet.run = 5,
+        |packet: &mut Packet| packet.run = 7,
+    ] {
+        let (mut a, mut b) = Setup::default().pair();
+        b.connection.set_longest_run(6);
+        let into = a.device.list(0x4000, 0x2000);
+        a.device.post(Operation::Read(b.device.remote(0)), into);
+        let mut answers = b.answer(0, &a.packets(0));
+        change(&mut answers[1]);
+        a.take(0, &answers[..2]);
+        assert_eq!(a.device.statuses(), [Status::BadResponse]);
+    }
 }

@@ -20,6 +20,7 @@ fn request(opcode: Opcode, psn: u32, headers: Headers, bytes: &[u8]) -> Packet {
         psn: Psn::new(Setup::default().first_psn).add(psn),
         headers,
         payload: Payload::copy_of(bytes),
+        run: 1,
     }
 }
 
@@ -445,6 +446,16 @@ fn a_repeated_atomic_gets_the_first_answer_and_is_not_executed() {
 }
 
 #[test]
+fn a_repeated_atomic_is_answered_before_what_waits_and_comes_later() {
+    let mut end = Setup::default().end(0);
+    let atomic = add(&end, 0, 0, 1);
+    assert_eq!(end.answer(0, [&atomic]).len(), 1);
+    let answers = end.answer(0, [&read(&end, 1, 0, 300), &atomic, &write(&end, 3, 0, &[1])]);
+    let numbers: Vec<u32> = summary(&answers).iter().map(|answer| answer.1).collect();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+}
+
+#[test]
 fn no_acknowledgement_overtakes_a_read_s_answer() {
     let mut end = Setup::default().end(0);
     let packets = [
@@ -796,6 +807,23 @@ fn answers_before_a_refused_request_still_go_out() {
 }
 
 #[test]
+fn a_refused_request_waits_for_a_long_answer_before_it_and_nothing_is_executed_meanwhile() {
+    let mut end = Setup::default().end(0);
+    let mut bad = write(&end, 40, 0, &[1]);
+    bad.headers = Headers::Remote(Reth { address: 0, rkey: 0xbad, length: 1 });
+    let good = [write(&end, 40, 0, &[2]), write(&end, 41, 0, &[3])];
+    end.take(0, [&read(&end, 0, 0x1000, 40 * 256), &bad, &good[0], &good[1]]);
+    let _ = end.connection.advance(0, &mut end.device);
+    assert!(!end.connection.is_failed() && end.device.out.len() < 40);
+    end.take(0, &good);
+    let answers = summary(&end.packets(0));
+    assert_eq!(answers.len(), 41);
+    assert_eq!(answers[40], nak(40, 1, NakCode::RemoteAccess));
+    assert!(end.connection.is_failed());
+    assert_eq!(end.device.read(0, 1), [0]);
+}
+
+#[test]
 fn a_message_longer_than_its_receive_fails_both_sides() {
     for (capacity, packets) in [
         (3, vec![send(Opcode::SendOnly, 0, &[1; 4])]),
@@ -942,5 +970,54 @@ fn headers_that_do_not_belong_to_the_opcode_are_invalid() {
     for opcode in [Opcode::ReadRequest, Opcode::FetchAdd, Opcode::CompareSwap] {
         let end = Setup::default().end(0);
         refused(end, &[send(opcode, 0, &[])], NakCode::InvalidRequest);
+    }
+}
+
+#[test]
+fn a_run_is_executed_as_its_packets() {
+    let data = pattern(5 * 256, 11);
+    for single in [false, true] {
+        let mut end = Setup::default().end(0);
+        let to = Headers::Remote(reth(&end, 0x100, 5 * 256));
+        let middle = Packet { run: 3, ..send(Opcode::WriteMiddle, 1, &data[256..1024]) };
+        let mut packets = vec![request(Opcode::WriteFirst, 0, to, &data[..256])];
+        if single {
+            packets.extend(middle.split());
+            let asks: Vec<bool> = packets.iter().map(|packet| packet.ack_request).collect();
+            assert_eq!(asks, [true, false, false, true]);
+        } else {
+            packets.push(middle);
+        }
+        packets.push(send(Opcode::WriteLast, 4, &data[1024..]));
+        assert_eq!(summary(&end.answer(0, &packets)), [ack(4, 1)]);
+        assert_eq!(end.device.read(0x100, 5 * 256), data);
+        // The run again is an old one, also when it reaches what is new.
+        let old = Packet { run: 3, ..send(Opcode::WriteMiddle, 3, &data[..768]) };
+        assert_eq!(summary(&end.answer(0, [&old])), [ack(4, 1)]);
+        assert_eq!(end.device.read(0x100, 5 * 256), data);
+    }
+}
+
+#[test]
+fn runs_of_what_does_not_run_are_invalid() {
+    for (opcode, len) in [
+        (Opcode::SendFirst, 512),
+        (Opcode::SendOnly, 2),
+        (Opcode::SendMiddle, 256),
+        (Opcode::SendMiddle, 511),
+        (Opcode::SendMiddle, 768),
+        (Opcode::SendLast, 512),
+    ] {
+        let mut end = Setup::default().end(0);
+        let list = end.device.list(0, 0x1000);
+        end.device.post_receive(list);
+        let begins = matches!(opcode, Opcode::SendFirst | Opcode::SendOnly);
+        let mut packets = vec![send(Opcode::SendFirst, 0, &[1; 256])];
+        if begins {
+            packets.clear();
+        }
+        let psn = packets.len() as u32;
+        packets.push(Packet { run: 2, ..send(opcode, psn, &vec![1; len]) });
+        refused(end, &packets, NakCode::InvalidRequest);
     }
 }

@@ -241,7 +241,10 @@ impl Simulation {
         let setup = Setup { memory: count * 12 * setup.mtu.bytes() as usize + 0x2_0000, ..setup };
         let loopback = Faulty::new(Loopback::new(), random.u64(..), faults);
         let mut fabric = Tracer::new(loopback, 60);
-        let sides = [0, 1].map(|side| Side::new(&setup, side, &mut fabric, &mut random));
+        let mut sides = [0, 1].map(|side| Side::new(&setup, side, &mut fabric, &mut random));
+        for side in &mut sides {
+            side.end.connection.set_longest_run([1, 3, 16][random.usize(..3)]);
+        }
         let mut run = Simulation { kind, setup, random, faults, fabric, sides, now: 0 };
         for from in 0..2 {
             let one_way = run.random.u8(..4) == 0 && from == 1;

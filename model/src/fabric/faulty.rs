@@ -131,6 +131,32 @@ impl<F: Fabric> Faulty<F> {
         self.log.push_back((now, fault, packet.psn));
     }
 
+    /// Decides what happens to one packet.
+    fn send_one(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        packet: Packet,
+    ) {
+        self.counts.sent += u64::from(packet.run.max(1));
+        if self.isolated.contains(&port) || self.draw(self.faults.loss) {
+            self.note(now, Fault::Lost, &packet);
+            return;
+        }
+        if self.draw(self.faults.corruption) {
+            self.note(now, Fault::Corrupted, &packet);
+            return;
+        }
+        if self.draw(self.faults.duplication) {
+            self.note(now, Fault::Duplicated, &packet);
+            let packet = packet.clone();
+            self.pass(now, Held { port, source, destination, packet });
+        }
+        self.pass(now, Held { port, source, destination, packet });
+    }
+
     /// Sends one packet on, now or later.
     fn pass(&mut self, now: u64, held: Held) {
         let longest = self.faults.longest.max(1);
@@ -206,21 +232,15 @@ impl<F: Fabric> Fabric for Faulty<F> {
     ) {
         // What was held until now was sent before.
         self.release(now);
-        self.counts.sent += 1;
-        if self.isolated.contains(&port) || self.draw(self.faults.loss) {
-            self.note(now, Fault::Lost, &packet);
+        if self.faults == Faults::default() {
+            // A run stays one.
+            self.send_one(now, port, source, destination, packet);
             return;
         }
-        if self.draw(self.faults.corruption) {
-            self.note(now, Fault::Corrupted, &packet);
-            return;
+        // Each packet of a run has its own fate.
+        for packet in packet.split() {
+            self.send_one(now, port, source, destination, packet);
         }
-        if self.draw(self.faults.duplication) {
-            self.note(now, Fault::Duplicated, &packet);
-            let packet = packet.clone();
-            self.pass(now, Held { port, source, destination, packet });
-        }
-        self.pass(now, Held { port, source, destination, packet });
     }
 
     fn receive(&mut self, now: u64, port: Port) -> Option<Arrival> {

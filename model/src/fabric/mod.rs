@@ -98,6 +98,7 @@ mod testing {
             psn: Psn::new(number),
             headers: Headers::Plain,
             payload: Payload::copy_of(&[1, 2, 3]),
+            run: 1,
         }
     }
 

@@ -162,6 +162,7 @@ impl dyn AddressSpace + '_ {
     }
 
     /// The window at `done` bytes into an access of `len` bytes at `address`; never empty.
+    #[inline]
     fn piece(
         &self,
         address: u64,
@@ -169,9 +170,13 @@ impl dyn AddressSpace + '_ {
         len: usize,
         direction: Direction,
     ) -> Result<Window<'_>, Fault> {
-        let fault = Fault { address, len };
-        let at = address.checked_add(done as u64).ok_or(fault)?;
-        let window = self.window(at, len - done, direction).map_err(|_| fault)?;
-        if window.is_empty() { Err(fault) } else { Ok(window) }
+        let window = match address.checked_add(done as u64) {
+            Some(at) => self.window(at, len - done, direction).ok(),
+            None => None,
+        };
+        match window {
+            Some(window) if !window.is_empty() => Ok(window),
+            _ => Err(Fault { address, len }),
+        }
     }
 }

@@ -4,12 +4,12 @@ use super::{AddressSpace, Fault};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Up to [`Buffer::CAPACITY`] bytes that belong to a packet or a work request.
+/// Bytes that belong to a packet or a work request.
 ///
-/// Buffers are used again by the thread that dropped them, so that packets cost no allocation once
-/// a few have passed.
+/// Buffers of at most [`Buffer::CAPACITY`] bytes are used again by the thread that dropped them, so
+/// that packets cost no allocation once a few have passed.
 pub struct Buffer {
-    /// Always `CAPACITY` long.
+    /// `CAPACITY` long, or `len` if that is more.
     bytes: Box<[u8]>,
     len: usize,
 }
@@ -21,14 +21,10 @@ thread_local! {
 }
 
 impl Buffer {
-    /// The most bytes that a buffer holds: the largest MTU.
+    /// The most bytes of a buffer that is used again: the largest MTU.
     pub const CAPACITY: usize = 4096;
 
     /// A buffer with a copy of `bytes`.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than [`CAPACITY`](Self::CAPACITY).
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::take(bytes.len());
         buffer.bytes[..bytes.len()].copy_from_slice(bytes);
@@ -36,10 +32,6 @@ impl Buffer {
     }
 
     /// A buffer of `len` bytes which `fill` writes; they hold anything before.
-    ///
-    /// # Panics
-    ///
-    /// If `len` is more than [`CAPACITY`](Self::CAPACITY).
     pub fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut buffer = Self::take(len);
         fill(&mut buffer.bytes[..len])?;
@@ -52,7 +44,9 @@ impl Buffer {
     }
 
     fn take(len: usize) -> Self {
-        assert!(len <= Self::CAPACITY, "a buffer holds 4096 bytes, not {len}");
+        if len > Self::CAPACITY {
+            return Buffer { bytes: vec![0; len].into_boxed_slice(), len };
+        }
         let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
         let bytes = free.unwrap_or_else(|| vec![0; Self::CAPACITY].into_boxed_slice());
         Buffer { bytes, len }
@@ -65,7 +59,7 @@ impl Drop for Buffer {
         // A thread that ends has no list of free buffers any more: then they go to the allocator.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
-            if free.len() < KEPT {
+            if free.len() < KEPT && bytes.len() == Self::CAPACITY {
                 free.push(bytes);
             }
         });
@@ -110,13 +104,9 @@ pub struct Segment {
 
 impl Payload {
     /// The most pieces that a payload refers to; more are copied into a buffer.
-    pub const SEGMENTS: usize = 4;
+    pub const SEGMENTS: usize = 2;
 
     /// A payload of a copy of `bytes`.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than [`Buffer::CAPACITY`].
     pub fn copy_of(bytes: &[u8]) -> Self {
         if bytes.is_empty() { Payload::Empty } else { Payload::Bytes(Buffer::copy_of(bytes)) }
     }
@@ -172,6 +162,35 @@ impl Payload {
                 Piece::Memory(from, address, len) => space.copy(to, from, address, len),
             }
         })
+    }
+
+    /// The `len` bytes from `offset` on as a payload of their own; in memory if this one is.
+    ///
+    /// # Panics
+    ///
+    /// If the payload has fewer.
+    pub fn part(&self, offset: usize, len: usize) -> Payload {
+        let Payload::Memory { space, .. } = self else {
+            let bytes = match self {
+                Payload::Bytes(buffer) => buffer.as_slice(),
+                _ => &[],
+            };
+            return Payload::copy_of(&bytes[offset..][..len]);
+        };
+        let mut segments = [Segment::default(); Payload::SEGMENTS];
+        let mut used = 0;
+        // Nothing is copied, so nothing faults.
+        let _ = self.pieces(offset, len, |_, piece| {
+            if let Piece::Memory(_, address, len) = piece {
+                segments[used] = Segment { address, len: len as u32 };
+                used += 1;
+            }
+            Ok(())
+        });
+        match used {
+            0 => Payload::Empty,
+            _ => Payload::Memory { space: space.clone(), segments },
+        }
     }
 
     /// Copies bytes that are still in memory into a buffer, so that the payload refers to no memory.
@@ -240,16 +259,13 @@ mod tests {
 
     fn scattered(space: Arc<dyn AddressSpace>) -> Payload {
         let piece = |address, len| Segment { address, len };
-        Payload::Memory {
-            space,
-            segments: [piece(10, 3), piece(100, 0), piece(20, 1), piece(30, 4)],
-        }
+        Payload::Memory { space, segments: [piece(10, 3), piece(30, 5)] }
     }
 
     #[test]
     fn every_part_of_a_payload_is_the_same_here_and_in_memory() {
         let space = memory();
-        let expected = [10, 11, 12, 20, 30, 31, 32, 33];
+        let expected = [10, 11, 12, 30, 31, 32, 33, 34];
         let mut settled = scattered(space.clone());
         settled.settle().unwrap();
         assert!(matches!(settled, Payload::Bytes(_)));
@@ -263,6 +279,11 @@ mod tests {
                     assert_eq!(bytes, part);
                     space.write(0x1000, &[0xff; 32]).unwrap();
                     payload.copy_to(offset, len, &*space, 0x1001).unwrap();
+                    let mut again = vec![0; len];
+                    let own = payload.part(offset, len);
+                    assert_eq!(own.len(), len);
+                    own.read(0, &mut again).unwrap();
+                    assert_eq!(again, part);
                     let mut around = [0; 32];
                     space.read(0x1000, &mut around).unwrap();
                     let mut wanted = [0xff; 32];
@@ -281,17 +302,12 @@ mod tests {
         space.write(0, &[0; 64]).unwrap();
         let mut bytes = [0; 8];
         payload.read(0, &mut bytes).unwrap();
-        assert_eq!(bytes, [10, 11, 12, 20, 30, 31, 32, 33]);
+        assert_eq!(bytes, [10, 11, 12, 30, 31, 32, 33, 34]);
     }
 
     #[test]
     fn memory_that_is_gone_is_a_fault() {
-        let segments = [
-            Segment { address: 250, len: 16 },
-            Segment::default(),
-            Segment::default(),
-            Segment::default(),
-        ];
+        let segments = [Segment { address: 250, len: 16 }, Segment::default()];
         let mut payload = Payload::Memory { space: memory(), segments };
         assert_eq!(payload.settle(), Err(Fault { address: 250, len: 16 }));
         let top = Payload::copy_of(&[1, 2]);
@@ -300,12 +316,17 @@ mod tests {
 
     #[test]
     fn a_dropped_buffer_is_used_again() {
+        let free = || FREE.with_borrow(Vec::len);
         let buffer = Buffer::copy_of(&[1; 100]);
-        let first = buffer.bytes.as_ptr();
+        let before = free();
         drop(buffer);
+        assert_eq!(free(), before + 1);
         let again = Buffer::copy_of(&[2; 10]);
-        assert_eq!(again.bytes.as_ptr(), first);
+        assert_eq!(free(), before);
         assert_eq!(again.as_slice(), [2; 10]);
-        assert_ne!(again.clone().bytes.as_ptr(), first);
+        assert_eq!(again.clone().as_slice(), [2; 10]);
+        let many: Vec<Buffer> = (0..2 * KEPT).map(|_| Buffer::copy_of(&[])).collect();
+        drop(many);
+        assert_eq!(free(), KEPT, "a thread keeps a bounded number");
     }
 }

@@ -39,10 +39,6 @@ impl Memory {
     }
 
     /// The `len` bytes at `offset` of `list`, checked for reading by this side.
-    ///
-    /// # Panics
-    ///
-    /// If `len` is more than [`Buffer::CAPACITY`].
     pub fn gather(
         &self,
         protection_domain: u32,
@@ -50,12 +46,34 @@ impl Memory {
         offset: u64,
         len: usize,
     ) -> Result<Payload, Refusal> {
-        let mut gathered = Gathered::default();
-        self.in_list(protection_domain, Right::LocalRead, list, offset, len, |address, _, len| {
-            gathered.push(address, len);
+        if let Some(payload) = self.refer(protection_domain, list, offset, len)? {
+            return Ok(payload);
+        }
+        let right = Right::LocalRead;
+        let buffer = Buffer::filled(len, |bytes| {
+            self.in_list(protection_domain, right, list, offset, len, |address, done, len| {
+                self.space.read(address, &mut bytes[done..done + len])
+            })
+        })?;
+        Ok(Payload::Bytes(buffer))
+    }
+
+    /// The same without a copy: `None` if the bytes lie in more pieces than a payload refers to.
+    pub fn refer(
+        &self,
+        protection_domain: u32,
+        list: &[Entry],
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Payload>, Refusal> {
+        let right = Right::LocalRead;
+        let mut segments = Segments::default();
+        self.in_list(protection_domain, right, list, offset, len, |address, _, len| {
+            self.space.probe(address, len)?;
+            segments.push(address, len);
             Ok(())
         })?;
-        self.payload(gathered)
+        Ok(segments.payload(&self.space))
     }
 
     /// Copies `payload` to `offset` of `list`, checked for writing by this side.
@@ -79,10 +97,6 @@ impl Memory {
 
     /// The `len` bytes at `address` of `key`, checked for reading by the peer. No bytes check
     /// nothing.
-    ///
-    /// # Panics
-    ///
-    /// If `len` is more than [`Buffer::CAPACITY`].
     pub fn read_remote(
         &self,
         protection_domain: u32,
@@ -90,17 +104,39 @@ impl Memory {
         address: u64,
         len: usize,
     ) -> Result<Payload, Refusal> {
-        if len == 0 {
-            return Ok(Payload::Empty);
+        if let Some(payload) = self.refer_remote(protection_domain, key, address, len)? {
+            return Ok(payload);
         }
-        let registration =
-            self.keys.check(key, protection_domain, Right::RemoteRead, address, len as u64)?;
-        let mut gathered = Gathered::default();
+        let right = Right::RemoteRead;
+        let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
+        let buffer = Buffer::filled(len, |bytes| {
+            translate(registration, address, len, |address, done, len| {
+                self.space.read(address, &mut bytes[done..done + len])
+            })
+        })?;
+        Ok(Payload::Bytes(buffer))
+    }
+
+    /// The same without a copy: `None` if the bytes lie in more pieces than a payload refers to.
+    pub fn refer_remote(
+        &self,
+        protection_domain: u32,
+        key: u32,
+        address: u64,
+        len: usize,
+    ) -> Result<Option<Payload>, Refusal> {
+        if len == 0 {
+            return Ok(Some(Payload::Empty));
+        }
+        let right = Right::RemoteRead;
+        let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
+        let mut segments = Segments::default();
         translate(registration, address, len, |address, _, len| {
-            gathered.push(address, len);
+            self.space.probe(address, len)?;
+            segments.push(address, len);
             Ok(())
         })?;
-        self.payload(gathered)
+        Ok(segments.payload(&self.space))
     }
 
     /// Copies `payload` to `address` of `key`, checked for writing by the peer. No bytes check
@@ -208,46 +244,42 @@ impl Memory {
         }
         Ok(())
     }
+}
 
-    /// A payload of gathered pieces, all of which have memory behind them.
-    fn payload(&self, gathered: Gathered) -> Result<Payload, Refusal> {
-        let pieces = gathered.0;
-        if pieces.is_empty() {
-            return Ok(Payload::Empty);
-        }
-        if pieces.len() <= Payload::SEGMENTS {
-            let mut segments = [Segment::default(); Payload::SEGMENTS];
-            for (segment, piece) in segments.iter_mut().zip(&pieces) {
-                self.space.probe(piece.address, piece.len as usize)?;
-                *segment = *piece;
-            }
-            return Ok(Payload::Memory { space: self.space.clone(), segments });
-        }
-        let len = pieces.iter().map(|piece| piece.len as usize).sum();
-        let buffer = Buffer::filled(len, |mut rest| {
-            for piece in &pieces {
-                let (into, after) = rest.split_at_mut(piece.len as usize);
-                self.space.read(piece.address, into)?;
-                rest = after;
-            }
-            Ok::<(), Fault>(())
-        })?;
-        Ok(Payload::Bytes(buffer))
+/// Pieces of memory, joined where they touch, as many as a payload refers to.
+struct Segments {
+    list: [Segment; Payload::SEGMENTS],
+    used: usize,
+    /// There were not more.
+    fit: bool,
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Segments { list: [Segment::default(); Payload::SEGMENTS], used: 0, fit: true }
     }
 }
 
-/// Pieces of memory, joined where they touch.
-#[derive(Default)]
-struct Gathered(SmallVec<[Segment; 8]>);
-
-impl Gathered {
+impl Segments {
     fn push(&mut self, address: u64, len: usize) {
         let len = len as u32;
-        match self.0.last_mut() {
-            Some(last) if last.address.checked_add(u64::from(last.len)) == Some(address) => {
-                last.len += len;
-            }
-            _ => self.0.push(Segment { address, len }),
+        if let Some(last) = self.list[..self.used].last_mut()
+            && last.address.checked_add(last.len.into()) == Some(address)
+        {
+            last.len += len;
+        } else if let Some(next) = self.list.get_mut(self.used) {
+            *next = Segment { address, len };
+            self.used += 1;
+        } else {
+            self.fit = false;
+        }
+    }
+
+    fn payload(self, space: &Arc<dyn AddressSpace>) -> Option<Payload> {
+        match self.used {
+            _ if !self.fit => None,
+            0 => Some(Payload::Empty),
+            _ => Some(Payload::Memory { space: space.clone(), segments: self.list }),
         }
     }
 }
@@ -272,11 +304,20 @@ fn translate(
             let mut at = (registration.start & (page - 1)).checked_add(offset).ok_or(fault)?;
             let mut done = 0;
             while done < len {
-                let index = usize::try_from(at >> log_size).map_err(|_| fault)?;
-                let start = addresses.get(index).ok_or(fault)?;
+                let mut index = usize::try_from(at >> log_size).map_err(|_| fault)?;
                 let within = at & (page - 1);
-                let here = (page - within).min((len - done) as u64);
-                each(start.checked_add(within).ok_or(fault)?, done, here as usize)?;
+                let start = addresses.get(index).ok_or(fault)?;
+                let start = start.checked_add(within).ok_or(fault)?;
+                // Pages that follow each other are one piece.
+                let mut here = page - within;
+                while here < (len - done) as u64
+                    && addresses.get(index + 1) == start.checked_add(here).as_ref()
+                {
+                    index += 1;
+                    here += page;
+                }
+                let here = here.min((len - done) as u64);
+                each(start, done, here as usize)?;
                 at += here;
                 done += here as usize;
             }
@@ -339,9 +380,10 @@ mod tests {
         let mut memory = memory();
         let key = shuffled(&mut memory);
         let payload = memory.read_remote(DOMAIN, key, 0x7020, 0x380).unwrap();
-        // The second and third pages touch: three pieces.
-        let Payload::Memory { segments, .. } = &payload else { panic!("copied") };
-        assert_eq!(segments.map(|segment| segment.len), [0xe0, 0x200, 0xa0, 0]);
+        // The second and third pages touch: without the fourth, two pieces.
+        let part = memory.read_remote(DOMAIN, key, 0x7020, 0x2e0).unwrap();
+        let Payload::Memory { segments, .. } = &part else { panic!("copied") };
+        assert_eq!(segments.map(|segment| segment.len), [0xe0, 0x200]);
         let expected =
             [contents(0x520..0x600), contents(0x100..0x300), contents(0xff00..0xffa0)].concat();
         assert_eq!(bytes(&payload), expected);

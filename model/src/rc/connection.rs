@@ -103,6 +103,7 @@ pub struct Connection {
     requester: Option<Requester>,
     established: bool,
     failed: bool,
+    longest_run: u16,
 }
 
 impl Connection {
@@ -112,7 +113,21 @@ impl Connection {
     /// An end that answers its peer (Ready to Receive).
     pub fn new(attributes: Attributes) -> Self {
         let responder = Responder::new(attributes.expected_psn);
-        Connection { attributes, responder, requester: None, established: false, failed: false }
+        Connection {
+            attributes,
+            responder,
+            requester: None,
+            established: false,
+            failed: false,
+            longest_run: 1,
+        }
+    }
+
+    /// Lets it hand over up to `count` middle packets of a message in one piece, a run (see
+    /// [`Packet`]). For fabrics that copy no payload, where it saves most of the work per packet.
+    /// A run counts as its packets toward [`BURST`](Self::BURST) and the window.
+    pub fn set_longest_run(&mut self, count: u16) {
+        self.longest_run = count.max(1);
     }
 
     /// Lets it send, too (Ready to Send). Does nothing the second time.
@@ -175,13 +190,16 @@ impl Connection {
             return Progress::Idle;
         }
         let mut answers = Self::BURST;
-        if let Err(cause) = self.responder.advance(&self.attributes, &mut answers, host) {
+        if let Err(cause) =
+            self.responder.advance(&self.attributes, self.longest_run, &mut answers, host)
+        {
             self.stop(cause, host);
             return Progress::Idle;
         }
         let mut requests = Self::BURST;
         if let Some(requester) = &mut self.requester
-            && let Err(status) = requester.advance(now, &self.attributes, &mut requests, host)
+            && let Err(status) =
+                requester.advance(now, &self.attributes, self.longest_run, &mut requests, host)
         {
             self.request_failed(status, host);
             return Progress::Idle;

@@ -19,19 +19,23 @@
 //! |---|---|
 //! | `connection` | [`Connection`]: both halves, and what they are told at the changes of state |
 //! | `requester` | work requests to packets, answers to completions |
+//! | `taken` | a work request that was taken: its PSNs, and its packets |
 //! | `responder` | the peer's packets to memory, receives and answers |
+//! | `answers` | the answers that a responder has still to send |
 //! | `psn` | [`Psn`]: 24-bit packet sequence numbers |
 //! | `packet` | [`Packet`], [`Opcode`], the extension headers |
 //! | `wire` | packets as bytes |
 //! | `host` | [`Host`], [`Request`], [`Receive`], [`Status`] |
 //! | `timers` | the timeout codes of work and acknowledgement |
 
+mod answers;
 mod connection;
 mod host;
 mod packet;
 mod psn;
 mod requester;
 mod responder;
+mod taken;
 mod timers;
 mod wire;
 

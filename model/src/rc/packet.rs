@@ -5,6 +5,11 @@ use crate::memory::Payload;
 use std::fmt;
 
 /// A packet: base transport header, the extension headers that its opcode asks for, and payload.
+///
+/// Or a *run*: middle packets of one message that follow each other, in one piece, as network stacks
+/// hand large segments down. A connection makes runs only where it is told that it may
+/// ([`Connection::set_longest_run`](super::Connection::set_longest_run)); a fabric that looks at
+/// single packets [splits](Self::split) them.
 #[derive(Clone)]
 pub struct Packet {
     /// What it is.
@@ -23,6 +28,31 @@ pub struct Packet {
     pub headers: Headers,
     /// The payload, without padding.
     pub payload: Payload,
+    /// How many packets of equal length this is: 1, or more for a run. Only middle packets run.
+    pub run: u16,
+}
+
+impl Packet {
+    /// The single packets of a run; a single packet as it is.
+    pub fn split(self) -> impl Iterator<Item = Packet> {
+        let run = self.run.max(1);
+        let len = self.payload.len() / usize::from(run);
+        let mut whole = Some(self);
+        (0..run).filter_map(move |at| {
+            if run == 1 {
+                return whole.take();
+            }
+            let packet = whole.as_ref()?;
+            Some(Packet {
+                psn: packet.psn.add(at.into()),
+                // An acknowledgement of the last one is one of all.
+                ack_request: packet.ack_request && at + 1 == run,
+                payload: packet.payload.part(usize::from(at) * len, len),
+                run: 1,
+                ..*packet
+            })
+        })
+    }
 }
 
 /// The opcodes of reliable connections (IBTA vol. 1, table 38; annex A10 for invalidate).
@@ -179,6 +209,9 @@ impl fmt::Display for Packet {
             Headers::Atomic(AtomicEth { address, rkey, swap_add, compare }) => {
                 write!(f, " at {address:#x} key {rkey:#x} {swap_add:#x} {compare:#x}")?;
             }
+        }
+        if self.run > 1 {
+            write!(f, " run of {}", self.run)?;
         }
         if !self.payload.is_empty() {
             write!(f, " payload {}", self.payload.len())?;

@@ -4,10 +4,10 @@
 //! send next; and `frontier`, the one after the furthest that was ever sent. Normally `next` is the
 //! frontier; after a timeout or NAK it goes back, at most to `unacked`.
 
-use super::responder::{MAX_MESSAGE, packets};
+use super::taken::Taken;
 use super::{
-    Aeth, AtomicEth, Attributes, ByteOrder, Data, Headers, Host, NakCode, Opcode, Operation,
-    Packet, Psn, Remote, Request, Reth, SendAttributes, Status, Syndrome, ack_timeout, rnr_timer,
+    Aeth, Attributes, ByteOrder, Data, Headers, Host, NakCode, Opcode, Operation, Packet, Psn,
+    SendAttributes, Status, Syndrome, ack_timeout, rnr_timer,
 };
 use crate::memory::Payload;
 use std::collections::VecDeque;
@@ -41,84 +41,18 @@ pub(super) struct Requester {
     draining: bool,
 }
 
-/// A work request that was taken.
-struct Taken {
-    request: Request,
-    length: u64,
-    first: Psn,
-    /// PSNs that it consumes: none if it sends nothing.
-    packets: u32,
-    /// Bytes of a read that arrived.
-    arrived: u64,
-    /// It cannot be sent, and completes with this in its turn.
-    failed: Option<Status>,
-}
-
 /// What may be done next.
 enum Step {
-    /// Sent a packet, or did a local operation.
-    Done,
+    /// Sent so many packets, or did a local operation, which counts as one.
+    Done(u32),
     /// Nothing can be sent now.
     Wait,
-}
-
-impl Taken {
-    fn new(
-        request: Request,
-        first: Psn,
-        attributes: &Attributes,
-        settings: &SendAttributes,
-    ) -> Self {
-        let length = match &request.data {
-            Data::List(list) => list.iter().map(|entry| u64::from(entry.length)).sum(),
-            Data::Inline(bytes) => bytes.as_slice().len() as u64,
-        };
-        let answered = is_answered(&request.operation);
-        let failed = match request.operation {
-            Operation::Refused(status) => Some(status),
-            Operation::Local => None,
-            _ if length > MAX_MESSAGE => Some(Status::LocalLength),
-            Operation::FetchAdd { .. } | Operation::CompareSwap { .. } if length != 8 => {
-                Some(Status::LocalLength)
-            }
-            _ if answered
-                && (settings.max_outstanding_reads == 0
-                    || matches!(request.data, Data::Inline(_))) =>
-            {
-                Some(Status::LocalQpOperation)
-            }
-            _ => None,
-        };
-        let packets = match request.operation {
-            _ if failed.is_some() => 0,
-            Operation::Local => 0,
-            Operation::FetchAdd { .. } | Operation::CompareSwap { .. } => 1,
-            _ => packets(length, attributes.mtu.bytes()),
-        };
-        Taken { request, length, first, packets, arrived: 0, failed }
-    }
-
-    /// The PSN after its last.
-    fn end(&self) -> Psn {
-        self.first.add(self.packets)
-    }
-
-    /// Completes by an answer of its own, not by an acknowledgement.
-    fn is_answered(&self) -> bool {
-        is_answered(&self.request.operation)
-    }
-}
-
-fn is_answered(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Read(_) | Operation::FetchAdd { .. } | Operation::CompareSwap { .. }
-    )
 }
 
 impl Requester {
     pub(super) fn new(settings: SendAttributes) -> Self {
         let first = settings.first_psn;
+        let settings = SendAttributes { window: settings.window.max(1), ..settings };
         Requester {
             taken: VecDeque::new(),
             at: 0,
@@ -158,6 +92,7 @@ impl Requester {
         &mut self,
         now: u64,
         attributes: &Attributes,
+        longest_run: u16,
         budget: &mut u32,
         host: &mut impl Host,
     ) -> Result<(), Status> {
@@ -171,23 +106,24 @@ impl Requester {
             self.try_again()?;
         }
         while *budget > 0 {
-            match self.step(now, attributes, host)? {
-                Step::Done => *budget -= 1,
+            match self.step(now, attributes, longest_run, host)? {
+                Step::Done(packets) => *budget = budget.saturating_sub(packets),
                 Step::Wait => break,
             }
         }
         Ok(())
     }
 
-    /// Sends one packet, or does one local operation.
+    /// Sends one packet or run, or does one local operation.
     fn step(
         &mut self,
         now: u64,
         attributes: &Attributes,
+        longest_run: u16,
         host: &mut impl Host,
     ) -> Result<Step, Status> {
         let outstanding = self.next.since(self.unacked);
-        if outstanding >= self.settings.window.max(1) {
+        if outstanding >= self.settings.window {
             return Ok(Step::Wait);
         }
         if self.at == self.taken.len() {
@@ -202,7 +138,10 @@ impl Requester {
             return self.local(host);
         }
         let answered = taken.is_answered();
-        let consumed = if answered { taken.end().since(self.next) } else { 1 };
+        // The PSNs that the step consumes, and the packets that it sends.
+        let left = taken.end().since(self.next);
+        let mut consumed = if answered { left } else { 1 };
+        let mut packets = 1;
         let begins = self.next == taken.first;
         if begins && taken.request.fenced && self.reads > 0
             || answered && self.reads >= self.settings.max_outstanding_reads
@@ -210,16 +149,28 @@ impl Requester {
         {
             return Ok(Step::Wait);
         }
-
-        let last = self.next.add(consumed) == taken.end();
-        let (opcode, headers, payload) = match taken.packet(self.next, last, attributes, host) {
+        let last = consumed == left;
+        let mut parts = None;
+        if longest_run > 1 && !answered && !begins && left > 2 {
+            let window = self.settings.window - outstanding;
+            let run = (left - 1).min(longest_run.into()).min(window);
+            parts = taken.run(self.next, run, attributes, host);
+            if parts.is_some() {
+                (consumed, packets) = (run, run);
+            }
+        }
+        let parts = match parts {
+            Some(parts) => Ok(parts),
+            None => taken.packet(self.next, last, attributes, host),
+        };
+        let (opcode, headers, payload) = match parts {
             Ok(parts) => parts,
             // It fails in its turn: when everything before it completed. Nothing after it is sent.
             Err(_) if self.at > 0 => return Ok(Step::Wait),
             Err(status) => return Err(status),
         };
         // Asked for at the end of each message, and often enough to keep the window moving.
-        self.unasked += 1;
+        self.unasked += packets;
         let ask = last || self.unasked >= (self.settings.window / 4).max(1);
         if ask {
             self.unasked = 0;
@@ -233,6 +184,7 @@ impl Requester {
             psn: self.next,
             headers,
             payload,
+            run: packets as u16,
         });
         self.next = self.next.add(consumed);
         if self.frontier.is_before(self.next) {
@@ -245,7 +197,7 @@ impl Requester {
         if self.timeout.is_none() {
             self.start_timer(now);
         }
-        Ok(Step::Done)
+        Ok(Step::Done(packets))
     }
 
     /// A work request that sends nothing, in its turn: when everything before it completed.
@@ -263,7 +215,7 @@ impl Requester {
         }
         host.complete_send(&taken.request, status);
         self.taken.pop_front();
-        Ok(Step::Done)
+        Ok(Step::Done(1))
     }
 
     /// Takes in a packet that answers. The error is how the oldest work request fails.
@@ -384,7 +336,6 @@ impl Requester {
         self.at = 0;
         self.next = self.unacked;
         self.reads = 0;
-        self.unasked = 0;
         self.timeout = None;
         self.went_back = None;
     }
@@ -426,14 +377,19 @@ impl Requester {
             _ => return Err(Status::BadResponse),
         };
         let len = packet.payload.len() as u64;
-        if says_last != last || len != left.min(mtu) {
+        let run = u64::from(packet.run.max(1));
+        let right_length = match packet.opcode {
+            Opcode::ReadResponseMiddle => len == mtu * run && len < left,
+            _ => run == 1 && len == left.min(mtu),
+        };
+        if says_last != last || !right_length {
             return Err(Status::BadResponse);
         }
         host.memory()
             .scatter(attributes.protection_domain, list, front.arrived, &packet.payload)
             .map_err(|_| Status::LocalProtection)?;
         front.arrived += len;
-        self.unacked = packet.psn.add(1);
+        self.unacked = packet.psn.add(run as u32);
         if last {
             self.complete_front(host);
         }
@@ -483,82 +439,5 @@ impl Requester {
             host.complete_send(&taken.request, Status::WrFlushed);
         }
         (self.timeout, self.rnr) = (None, None);
-    }
-}
-
-impl Taken {
-    /// The packet at `psn`: the whole request of a read or atomic, or a part of a message.
-    fn packet(
-        &self,
-        psn: Psn,
-        last: bool,
-        attributes: &Attributes,
-        host: &impl Host,
-    ) -> Result<(Opcode, Headers, Payload), Status> {
-        use Opcode::*;
-        let mtu = u64::from(attributes.mtu.bytes());
-        let offset = u64::from(psn.since(self.first)) * mtu;
-        let first = psn == self.first;
-        let choose = |only, begin, middle, end| match (first, last) {
-            (true, true) => only,
-            (true, false) => begin,
-            (false, false) => middle,
-            (false, true) => end,
-        };
-        let reth = |remote: Remote| Reth {
-            address: remote.address.wrapping_add(offset),
-            rkey: remote.rkey,
-            length: (self.length - offset) as u32,
-        };
-        let atomic = |remote: Remote, swap_add, compare| {
-            let Remote { address, rkey } = remote;
-            Headers::Atomic(AtomicEth { address, rkey, swap_add, compare })
-        };
-        let (opcode, headers) = match self.request.operation {
-            Operation::Send => (choose(SendOnly, SendFirst, SendMiddle, SendLast), Headers::Plain),
-            Operation::SendImmediate(word) => (
-                choose(SendOnlyImmediate, SendFirst, SendMiddle, SendLastImmediate),
-                if last { Headers::Immediate(word) } else { Headers::Plain },
-            ),
-            Operation::SendInvalidate(key) => (
-                choose(SendOnlyInvalidate, SendFirst, SendMiddle, SendLastInvalidate),
-                if last { Headers::Invalidate(key) } else { Headers::Plain },
-            ),
-            Operation::Write(remote) => (
-                choose(WriteOnly, WriteFirst, WriteMiddle, WriteLast),
-                if first { Headers::Remote(reth(remote)) } else { Headers::Plain },
-            ),
-            Operation::WriteImmediate(remote, word) => (
-                choose(WriteOnlyImmediate, WriteFirst, WriteMiddle, WriteLastImmediate),
-                match (first, last) {
-                    (true, true) => Headers::RemoteImmediate(reth(remote), word),
-                    (true, false) => Headers::Remote(reth(remote)),
-                    (false, false) => Headers::Plain,
-                    (false, true) => Headers::Immediate(word),
-                },
-            ),
-            Operation::Read(remote) => {
-                return Ok((ReadRequest, Headers::Remote(reth(remote)), Payload::Empty));
-            }
-            Operation::FetchAdd { remote, add } => {
-                return Ok((FetchAdd, atomic(remote, add, 0), Payload::Empty));
-            }
-            Operation::CompareSwap { remote, compare, swap } => {
-                return Ok((CompareSwap, atomic(remote, swap, compare), Payload::Empty));
-            }
-            Operation::Local | Operation::Refused(_) => return Err(Status::LocalQpOperation),
-        };
-        let len = (self.length - offset).min(mtu) as usize;
-        let payload = match &self.request.data {
-            Data::List(list) => host
-                .memory()
-                .gather(attributes.protection_domain, list, offset, len)
-                .map_err(|_| Status::LocalProtection)?,
-            Data::Inline(bytes) => {
-                let rest = bytes.as_slice().get(offset as usize..).unwrap_or_default();
-                Payload::copy_of(rest.get(..len).ok_or(Status::LocalQpOperation)?)
-            }
-        };
-        Ok((opcode, headers, payload))
     }
 }

@@ -1,15 +1,13 @@
 //! The answering half of a connection: the peer's packets to memory, receives and answers.
 //!
-//! Requests are executed as they come in; answers wait in a queue until
-//! [`Connection::advance`](super::Connection::advance), because a read's answer is many packets.
-//! Answers leave in the order of their PSNs: an acknowledgement that overtook a read's answer would
-//! tell the requester that the answer was lost.
+//! Requests are executed as they come in; their answers wait in [`Answers`].
 
+use super::answers::{Answers, nak_code};
 use super::{
-    Aeth, AtomicEth, Attributes, Failure, Headers, Host, NakCode, Opcode, Packet, Psn, Receive,
+    AtomicEth, Attributes, Failure, Headers, Host, NakCode, Opcode, Packet, Psn, Receive,
     ReceiveCompletion, ReceiveKind, Reth, Status, Syndrome,
 };
-use crate::memory::{Payload, Refusal, Right};
+use crate::memory::{Refusal, Right};
 use std::collections::VecDeque;
 
 /// The longest message, in bytes (IBTA vol. 1, 9.7.6).
@@ -25,8 +23,7 @@ pub(super) struct Responder {
     nak_sent: bool,
     /// The message of which some packets came in.
     message: Option<Message>,
-    /// What is still to be sent, in the order of PSNs.
-    answers: VecDeque<Answer>,
+    answers: Answers,
     /// Results of the last atomics, for requests that come again. As many as responder resources.
     atomics: VecDeque<(Psn, u64)>,
     /// The peer did something that is not allowed. The connection fails when the NAK went out.
@@ -37,32 +34,6 @@ pub(super) struct Responder {
 enum Message {
     Send { receive: Receive, received: u64 },
     Write { reth: Reth, received: u32 },
-}
-
-enum Answer {
-    Acknowledge { psn: Psn, syndrome: Syndrome, message_sequence: u32 },
-    Atomic { psn: Psn, was: u64, message_sequence: u32 },
-    Read(ReadAnswer),
-}
-
-struct ReadAnswer {
-    /// The PSN of the next packet, and the one after the last.
-    psn: Psn,
-    end: Psn,
-    /// What is left to read.
-    reth: Reth,
-    /// No packet has been sent yet.
-    first: bool,
-    message_sequence: u32,
-}
-
-impl Answer {
-    fn psn(&self) -> Psn {
-        match self {
-            Answer::Acknowledge { psn, .. } | Answer::Atomic { psn, .. } => *psn,
-            Answer::Read(read) => read.psn,
-        }
-    }
 }
 
 /// Why a request is not executed.
@@ -78,15 +49,7 @@ const INVALID: Refused = Refused::Nak(NakCode::InvalidRequest, Status::RemoteInv
 
 /// An access to the peer's choice of memory was refused.
 fn no_access(refusal: Refusal) -> Refused {
-    match refusal {
-        Refusal::Misaligned { .. } => {
-            Refused::Nak(NakCode::InvalidRequest, Status::RemoteInvalidRequest, Some(refusal))
-        }
-        Refusal::Fault(_) => {
-            Refused::Nak(NakCode::RemoteOperational, Status::LocalQpOperation, Some(refusal))
-        }
-        _ => Refused::Nak(NakCode::RemoteAccess, Status::LocalAccess, Some(refusal)),
-    }
+    Refused::Nak(nak_code(refusal), Status::LocalAccess, Some(refusal))
 }
 
 /// Packets of a message of `length` bytes.
@@ -101,7 +64,7 @@ impl Responder {
             message_sequence: 0,
             nak_sent: false,
             message: None,
-            answers: VecDeque::new(),
+            answers: Answers::default(),
             atomics: VecDeque::new(),
             refused: None,
         }
@@ -155,13 +118,16 @@ impl Responder {
         use Opcode::*;
         let mtu = attributes.mtu.bytes();
         let len = packet.payload.len();
+        let (mtu_bytes, run) = (mtu as usize, usize::from(packet.run.max(1)));
         let right_length =
             match packet.opcode {
-                SendFirst | SendMiddle | WriteFirst | WriteMiddle => len == mtu as usize,
+                SendMiddle | WriteMiddle => len == mtu_bytes * run,
+                _ if run > 1 => false,
+                SendFirst | WriteFirst => len == mtu_bytes,
                 SendLast | SendLastImmediate | SendLastInvalidate | WriteLast
-                | WriteLastImmediate => 1 <= len && len <= mtu as usize,
+                | WriteLastImmediate => 1 <= len && len <= mtu_bytes,
                 SendOnly | SendOnlyImmediate | SendOnlyInvalidate | WriteOnly
-                | WriteOnlyImmediate => len <= mtu as usize,
+                | WriteOnlyImmediate => len <= mtu_bytes,
                 _ => len == 0,
             };
         if !right_length {
@@ -201,20 +167,14 @@ impl Responder {
             (ReadRequest, None) => {
                 let Headers::Remote(reth) = packet.headers else { return Err(INVALID) };
                 let resources = usize::from(attributes.responder_resources);
-                if !access.remote_read || self.pending_reads() >= resources {
+                if !access.remote_read || self.answers.reads() >= resources {
                     return Err(INVALID);
                 }
                 check_remote(attributes, Right::RemoteRead, reth, host)?;
                 let psn = self.expected;
                 self.expected = psn.add(packets(reth.length.into(), mtu));
                 self.completed_message();
-                self.answers.push_back(Answer::Read(ReadAnswer {
-                    psn,
-                    end: self.expected,
-                    reth,
-                    first: true,
-                    message_sequence: self.message_sequence,
-                }));
+                self.answers.read(psn, self.expected, reth, self.message_sequence);
                 Ok(())
             }
             (CompareSwap | FetchAdd, None) => {
@@ -352,46 +312,30 @@ impl Responder {
             self.atomics.pop_front();
         }
         self.atomics.push_back((psn, was));
-        let message_sequence = self.message_sequence;
-        self.answers.push_back(Answer::Atomic { psn, was, message_sequence });
+        self.answers.atomic(psn, was, self.message_sequence);
         Ok(())
     }
 
     /// A request comes again: writes and sends are acknowledged, reads are read again, atomics are
     /// answered from memory. What cannot be is dropped: the requester will try again, or give up.
     fn execute_again(&mut self, attributes: &Attributes, packet: &Packet, host: &mut impl Host) {
-        let message_sequence = self.message_sequence;
+        let (psn, sequence) = (packet.psn, self.message_sequence);
         match (packet.opcode, packet.headers) {
             (Opcode::ReadRequest, Headers::Remote(reth)) => {
                 let count = packets(reth.length.into(), attributes.mtu.bytes());
                 if u64::from(reth.length) > MAX_MESSAGE
-                    || count > self.expected.since(packet.psn)
+                    || count > self.expected.since(psn)
                     || !attributes.peer_access.remote_read
                     || check_remote(attributes, Right::RemoteRead, reth, host).is_err()
                 {
                     return;
                 }
-                self.read_again(
-                    attributes,
-                    ReadAnswer {
-                        psn: packet.psn,
-                        end: packet.psn.add(count),
-                        reth,
-                        first: true,
-                        message_sequence,
-                    },
-                );
+                let most = attributes.responder_resources.into();
+                self.answers.read_again(psn, psn.add(count), reth, sequence, most);
             }
             (Opcode::CompareSwap | Opcode::FetchAdd, _) => {
-                let psn = packet.psn;
-                let Some(&(_, was)) = self.atomics.iter().find(|saved| saved.0 == psn) else {
-                    return;
-                };
-                let waits = self.answers.iter().any(
-                    |answer| matches!(answer, Answer::Atomic { psn: other, .. } if *other == psn),
-                );
-                if !waits {
-                    self.insert(Answer::Atomic { psn, was, message_sequence });
+                if let Some(&(_, was)) = self.atomics.iter().find(|saved| saved.0 == psn) {
+                    self.answers.atomic_again(psn, was, sequence);
                 }
             }
             (Opcode::ReadRequest, _) => {}
@@ -399,36 +343,9 @@ impl Responder {
         }
     }
 
-    fn read_again(&mut self, attributes: &Attributes, read: ReadAnswer) {
-        let room = self.pending_reads() < usize::from(attributes.responder_resources);
-        // A part of the same read may still wait to be sent.
-        let end = read.end;
-        let same = self.answers.iter_mut().find_map(|answer| match answer {
-            Answer::Read(other) if other.end == end => Some(other),
-            _ => None,
-        });
-        match same {
-            Some(other) if read.psn.is_before(other.psn) => *other = read,
-            Some(_) => {}
-            None if room => self.insert(Answer::Read(read)),
-            None => {}
-        }
-    }
-
-    /// Puts an answer where its PSN belongs.
-    fn insert(&mut self, answer: Answer) {
-        let psn = answer.psn();
-        let at = self.answers.iter().take_while(|other| other.psn().is_before(psn)).count();
-        self.answers.insert(at, answer);
-    }
-
-    fn pending_reads(&self) -> usize {
-        self.answers.iter().filter(|answer| matches!(answer, Answer::Read(_))).count()
-    }
-
     /// A packet of a send or write was executed.
     fn executed(&mut self, packet: &Packet) {
-        self.expected = self.expected.add(1);
+        self.expected = self.expected.add(packet.run.max(1).into());
         if packet.ack_request {
             self.acknowledge();
         }
@@ -438,33 +355,13 @@ impl Responder {
         self.message_sequence = (self.message_sequence + 1) & 0xff_ffff;
     }
 
-    /// Acknowledges everything before the expected PSN, with one packet for many.
+    /// Acknowledges everything before the expected PSN.
     fn acknowledge(&mut self) {
-        let answer = Answer::Acknowledge {
-            psn: self.expected.add(Psn::COUNT - 1),
-            // Receives are not counted out to the peer: it learns that there is none by a NAK.
-            syndrome: Syndrome::Ack { credits: 31 },
-            message_sequence: self.message_sequence,
-        };
-        // A NAK that waits is about the expected PSN, which this is before.
-        let expected = self.expected;
-        let is_nak =
-            |answer: &Answer| matches!(answer, Answer::Acknowledge { psn, .. } if *psn == expected);
-        let at = self.answers.len() - self.answers.iter().rev().take_while(|a| is_nak(a)).count();
-        match at.checked_sub(1).and_then(|before| self.answers.get_mut(before)) {
-            Some(last @ Answer::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => {
-                *last = answer;
-            }
-            _ => self.answers.insert(at, answer),
-        }
+        self.answers.acknowledge(self.expected, self.message_sequence);
     }
 
     fn nak(&mut self, syndrome: Syndrome) {
-        self.answers.push_back(Answer::Acknowledge {
-            psn: self.expected,
-            syndrome,
-            message_sequence: self.message_sequence,
-        });
+        self.answers.nak(self.expected, syndrome, self.message_sequence);
     }
 
     /// Whether an answer waits to be sent.
@@ -477,36 +374,12 @@ impl Responder {
     pub(super) fn advance(
         &mut self,
         attributes: &Attributes,
+        longest_run: u16,
         budget: &mut u32,
         host: &mut impl Host,
     ) -> Result<(), Failure> {
-        while *budget > 0 {
-            let Some(answer) = self.answers.front_mut() else { break };
-            *budget -= 1;
-            match answer {
-                Answer::Acknowledge { psn, syndrome, message_sequence } => {
-                    let aeth = Aeth { syndrome: *syndrome, message_sequence: *message_sequence };
-                    let headers = Headers::Ack(aeth);
-                    let opcode = Opcode::Acknowledge;
-                    host.transmit(response(attributes, opcode, *psn, headers, Payload::Empty));
-                    self.answers.pop_front();
-                }
-                Answer::Atomic { psn, was, message_sequence } => {
-                    let headers = Headers::AtomicAck(positive(*message_sequence), *was);
-                    let opcode = Opcode::AtomicAcknowledge;
-                    host.transmit(response(attributes, opcode, *psn, headers, Payload::Empty));
-                    self.answers.pop_front();
-                }
-                Answer::Read(read) => match read.packet(attributes, host) {
-                    Ok(packet) => {
-                        host.transmit(packet);
-                        if read.psn == read.end {
-                            self.answers.pop_front();
-                        }
-                    }
-                    Err(refused) => return Err(self.read_failed(attributes, refused, host)),
-                },
-            }
+        if let Err((nak, refusal)) = self.answers.send(attributes, longest_run, budget, host) {
+            return Err(Failure::Peer { nak, receive: None, refusal });
         }
         match self.refused {
             // The NAK was the last answer.
@@ -515,62 +388,12 @@ impl Responder {
         }
     }
 
-    /// The memory of a read that was accepted is not to be read any more. The answer is a NAK in
-    /// place of the packet.
-    fn read_failed(
-        &mut self,
-        attributes: &Attributes,
-        refused: Refused,
-        host: &mut impl Host,
-    ) -> Failure {
-        let (nak, refusal) = match refused {
-            Refused::Nak(nak, _, refusal) => (nak, refusal),
-            Refused::NotReady => (NakCode::RemoteOperational, None),
-        };
-        if let Some(Answer::Read(read)) = self.answers.pop_front() {
-            let syndrome = Syndrome::Nak(nak);
-            let headers = Headers::Ack(Aeth { syndrome, message_sequence: read.message_sequence });
-            let opcode = Opcode::Acknowledge;
-            host.transmit(response(attributes, opcode, read.psn, headers, Payload::Empty));
-        }
-        Failure::Peer { nak, receive: None, refusal }
-    }
-
     /// The connection failed: flushes the receive of a message in progress.
     pub(super) fn flush(&mut self, host: &mut impl Host) {
         self.answers.clear();
         if let Some(Message::Send { receive, .. }) = self.message.take() {
             host.complete_receive(unsuccessful(receive.entry, Status::WrFlushed));
         }
-    }
-}
-
-impl ReadAnswer {
-    /// The next packet of the answer.
-    fn packet(&mut self, attributes: &Attributes, host: &impl Host) -> Result<Packet, Refused> {
-        let len = self.reth.length.min(attributes.mtu.bytes());
-        let Reth { address, rkey, .. } = self.reth;
-        let payload = host
-            .memory()
-            .read_remote(attributes.protection_domain, rkey, address, len as usize)
-            .map_err(no_access)?;
-        let last = self.psn.add(1) == self.end;
-        let opcode = match (self.first, last) {
-            (true, true) => Opcode::ReadResponseOnly,
-            (true, false) => Opcode::ReadResponseFirst,
-            (false, false) => Opcode::ReadResponseMiddle,
-            (false, true) => Opcode::ReadResponseLast,
-        };
-        let headers = match opcode {
-            Opcode::ReadResponseMiddle => Headers::Plain,
-            _ => Headers::Ack(positive(self.message_sequence)),
-        };
-        let packet = response(attributes, opcode, self.psn, headers, payload);
-        self.first = false;
-        self.psn = self.psn.add(1);
-        self.reth.address = address.wrapping_add(len.into());
-        self.reth.length -= len;
-        Ok(packet)
     }
 }
 
@@ -611,28 +434,5 @@ fn unsuccessful(entry: u64, status: Status) -> ReceiveCompletion {
         immediate: None,
         invalidated: None,
         solicited: false,
-    }
-}
-
-fn positive(message_sequence: u32) -> Aeth {
-    Aeth { syndrome: Syndrome::Ack { credits: 31 }, message_sequence }
-}
-
-fn response(
-    attributes: &Attributes,
-    opcode: Opcode,
-    psn: Psn,
-    headers: Headers,
-    payload: Payload,
-) -> Packet {
-    Packet {
-        opcode,
-        solicited: false,
-        partition_key: attributes.partition_key,
-        destination: attributes.peer,
-        ack_request: false,
-        psn,
-        headers,
-        payload,
     }
 }

@@ -75,7 +75,12 @@ impl Packet {
 
     /// Appends the packet's bytes to `to`. On failure, when the payload's memory is gone, `to` is as
     /// it was.
+    ///
+    /// # Panics
+    ///
+    /// If it is a run: that is split first.
     pub fn encode(&self, to: &mut Vec<u8>) -> Result<(), Fault> {
+        assert!(self.run <= 1, "a run of packets has no bytes of its own");
         let start = to.len();
         let payload = self.payload.len();
         let pad = payload.next_multiple_of(4) - payload;
@@ -128,6 +133,7 @@ impl Packet {
             psn: Psn::new(sequence),
             headers,
             payload: Payload::copy_of(&reader.rest[..payload]),
+            run: 1,
         })
     }
 }
@@ -260,6 +266,7 @@ mod tests {
             psn: Psn::new(psn),
             headers,
             payload: Payload::copy_of(payload),
+            run: 1,
         }
     }
 
