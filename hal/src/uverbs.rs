@@ -8,7 +8,7 @@ use core::time::Duration;
 /// An open verbs file of one RDMA device.
 ///
 /// The kernel destroys every object made through the file when the file closes, which is when this
-/// value is dropped.
+/// value and every page and register [mapped](Self::map) from it are dropped.
 ///
 /// # Safety
 ///

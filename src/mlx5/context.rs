@@ -23,8 +23,8 @@ pub(super) type RegisterOf<V> = <<V as Uverbs>::Page as RegisterPage>::Register;
 
 /// An open NIC, as its objects see it.
 ///
-/// The verbs file is dropped, and so closed, before the memory that the kernel might hold: fields
-/// are dropped in their order.
+/// The verbs file and the register pages, whose mappings hold it open, are dropped before the memory
+/// that the kernel might hold: fields are dropped in their order.
 pub(super) struct Context<V: Uverbs> {
     pub(super) verbs: V,
     pub(super) port: Port,

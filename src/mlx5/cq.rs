@@ -243,7 +243,12 @@ impl<V: Uverbs, N> CompletionQueue<V, N> {
         let CompletionQueue { ring, shared, notified } = self;
         match Arc::try_unwrap(shared) {
             Ok(mut shared) => match shared.destroy() {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    // The ring's register holds the file open, `shared` what must outlive that.
+                    drop(ring);
+                    drop(shared);
+                    Ok(())
+                }
                 Err(error) => {
                     let shared = Arc::new(shared);
                     Err(Refused { object: CompletionQueue { ring, shared, notified }, error })

@@ -180,7 +180,12 @@ impl<S: State, V: Uverbs, C: Caching> QueuePair<S, V, C> {
         // Both queues are here, so nobody else has the pair.
         let (pair, error) = match Arc::try_unwrap(pair) {
             Ok(mut pair) => match pair.destroy() {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    // The ring's register holds the file open, `pair` what must outlive that.
+                    drop(send_ring);
+                    drop(pair);
+                    return Ok(());
+                }
                 Err(error) => (Arc::new(pair), error),
             },
             Err(pair) => (pair, Error::InUse { objects: 1 }),

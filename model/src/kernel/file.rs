@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open verbs file of a virtual ConnectX: what a driver opens a NIC with.
 ///
-/// Dropping it destroys every object that was made through it, as closing the file does.
+/// Dropping it and the last of its mapped register pages destroys every object that was made through
+/// it: a mapping holds a file open.
 ///
 /// ```
 /// use doorbell_hal::uverbs::Uverbs;
@@ -33,7 +34,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// assert_eq!(control.objects().total(), 0);
 /// ```
 pub struct VirtualConnectx {
-    file: Arc<File>,
+    opened: Arc<Opened>,
+}
+
+/// What holds a file open: closes it when it is gone.
+pub(super) struct Opened(Arc<File>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// A file and its device.
@@ -101,21 +111,21 @@ impl VirtualConnectx {
         files.retain(|file| file.strong_count() > 0);
         files.push(Arc::downgrade(&file));
         drop(files);
-        VirtualConnectx { file }
+        VirtualConnectx { opened: Arc::new(Opened(file)) }
     }
 
     pub(super) fn file(&self) -> &File {
-        &self.file
+        &self.opened.0
     }
 
     /// Another open file of the same NIC, as another process would open it.
     pub fn open_again(&self) -> Self {
-        Self::open(Arc::clone(&self.file.device))
+        Self::open(Arc::clone(&self.file().device))
     }
 
     /// A hand on the NIC that stays when a driver takes the file.
     pub fn control(&self) -> Control {
-        Control::new(Arc::clone(&self.file.device))
+        Control::new(Arc::clone(&self.file().device))
     }
 }
 
@@ -331,14 +341,8 @@ impl File {
     }
 }
 
-impl Drop for VirtualConnectx {
-    fn drop(&mut self) {
-        self.file.close();
-    }
-}
-
 // SAFETY: K1: `ioctl` copies only through the attributes of the command; objects are destroyed under
-// the lock that the NIC touches memory under (D1), before the call that destroys them or `drop` returns;
+// the lock that the NIC touches memory under (D1), before the call that destroys them, or the drop that closes the file, returns;
 // `allocate` is the anonymous memory of `doorbell-hal`.
 unsafe impl Uverbs for VirtualConnectx {
     type Memory = VirtualMemory;
@@ -346,24 +350,24 @@ unsafe impl Uverbs for VirtualConnectx {
     type EventFiles = VirtualEventFiles;
 
     fn device_name(&self) -> &str {
-        &self.file.device.name
+        &self.file().device.name
     }
 
     unsafe fn ioctl(&self, command: &mut [u64]) -> Result<(), Errno> {
         // SAFETY: K2, passed on to our caller.
-        unsafe { self.file.ioctl(command) }
+        unsafe { self.file().ioctl(command) }
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<VirtualPage, Errno> {
-        self.file.device.called("mmap")?;
-        super::uar::map(&self.file, offset, len)
+        self.file().device.called("mmap")?;
+        super::uar::map(self.file(), &self.opened, offset, len)
     }
 
     fn allocate(&self, len: usize) -> Result<VirtualMemory, Errno> {
-        self.file.device.called("allocate")?;
+        self.file().device.called("allocate")?;
         let memory = Anonymous::new(len)?;
-        self.file.device.allocations.fetch_add(1, Ordering::Relaxed);
-        Ok(VirtualMemory { memory, device: Arc::clone(&self.file.device) })
+        self.file().device.allocations.fetch_add(1, Ordering::Relaxed);
+        Ok(VirtualMemory { memory, device: Arc::clone(&self.file().device) })
     }
 
     unsafe fn event_files(
@@ -371,10 +375,10 @@ unsafe impl Uverbs for VirtualConnectx {
         completion: i32,
         asynchronous: i32,
     ) -> Result<VirtualEventFiles, Errno> {
-        let called = self.file.device.called("event_files");
-        let mut inner = self.file.inner();
+        let called = self.file().device.called("event_files");
+        let mut inner = self.file().inner();
         let state =
-            State { device: &self.file.device, inner: &mut inner, remains: Remains::default() };
+            State { device: &self.file().device, inner: &mut inner, remains: Remains::default() };
         let files = [(completion, object::COMP_CHANNEL), (asynchronous, object::ASYNC_EVENT)]
             .map(|(descriptor, kind)| state.event_file(descriptor.into(), kind));
         let taken = match (&called, &files) {
@@ -395,8 +399,8 @@ unsafe impl Uverbs for VirtualConnectx {
     }
 
     fn random(&self) -> Result<u32, Errno> {
-        self.file.device.called("getrandom")?;
-        self.file.device.network.random().map_err(|_| Errno::EIO)
+        self.file().device.called("getrandom")?;
+        self.file().device.network.random().map_err(|_| Errno::EIO)
     }
 }
 

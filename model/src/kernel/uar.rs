@@ -1,7 +1,7 @@
 //! Register pages: objects of the mlx5 driver, and the pages of a context without them.
 
 use super::attributes::Call;
-use super::file::{File, Outcome, State};
+use super::file::{File, Opened, Outcome, State};
 use super::objects::{Object, Uar};
 use crate::connectx::{Mapping, UAR_PAGE, VirtualPage};
 use doorbell::mlx5::abi::driver::{UarAllocType, uar_alloc};
@@ -95,16 +95,21 @@ pub(super) fn find(file: &File, offset: u64, len: usize) -> Result<Found, Errno>
     }
 }
 
-/// Maps a register page whose stores the NIC sees.
-pub(super) fn map(file: &File, offset: u64, len: usize) -> Result<VirtualPage, Errno> {
+/// Maps a register page whose stores the NIC sees. The mapping holds the file open.
+pub(super) fn map(
+    file: &File,
+    opened: &Arc<Opened>,
+    offset: u64,
+    len: usize,
+) -> Result<VirtualPage, Errno> {
     let Found { page, kept } = find(file, offset, len)?;
     let device = &file.device;
     let bus = device.network.bus(device.nic).ok_or(Errno::EIO)?;
     device.mappings.fetch_add(1, Ordering::Relaxed);
-    let counted = Arc::clone(device);
+    let (counted, opened) = (Arc::clone(device), Arc::clone(opened));
     let mapping = Mapping::new(move || {
         counted.mappings.fetch_sub(1, Ordering::Relaxed);
-        drop(kept);
+        drop((kept, opened));
     });
     Ok(VirtualPage::new(bus, page, mapping))
 }

@@ -398,7 +398,8 @@ fn messages_and_entries_beyond_the_nics_bounds_are_refused_by_it() {
         }
         entry
     };
-    let cases: [(&dyn Fn(&Side, &Side) -> Vec<u8>, Syndrome); 2] =
+    type Entry<'a> = &'a dyn Fn(&Side, &Side) -> Vec<u8>;
+    let cases: [(Entry<'_>, Syndrome); 2] =
         [(&long, Syndrome::LocalLength), (&wide, Syndrome::LocalQueuePairOperation)];
     for (entry, syndrome) in cases {
         let (mut a, b) = (make(), make());

@@ -321,7 +321,7 @@ fn the_largest_and_the_smallest_rings_can_be_made() {
 }
 
 #[test]
-fn closing_the_file_destroys_everything() {
+fn closing_the_file_and_its_last_mapping_destroys_everything() {
     let network = Network::stepped(0);
     let side = Side::new(&network, &QueueOptions::default(), &PairOptions::default());
     let control = side.client.control.clone();
@@ -335,10 +335,12 @@ fn closing_the_file_destroys_everything() {
     assert!(files.0 > 0 && objects.pinned > 0);
     let Side { client, pair, queue, memory, .. } = side;
     drop(client.file);
+    assert_eq!(control.objects(), objects, "a mapped register page holds the file open");
+    drop((pair, queue));
     let objects = control.objects();
     assert_eq!((objects.contexts, objects.queue_pairs, objects.protection_domains), (1, 0, 1));
     assert_eq!((objects.pinned, objects.event_files), (0, 0));
-    drop((pair, queue, memory));
+    drop(memory);
     drop(other);
     assert_eq!(control.objects().total(), 0);
     control.network().with_nic(control.nic(), |nic, _, _| assert_eq!(nic.objects(), [0; 5]));
