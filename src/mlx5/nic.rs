@@ -54,7 +54,8 @@ impl<V: Uverbs> Nic<V> {
         let most_slots = 1 << 15;
         let limits = DeviceLimits {
             queue_pairs: device.max_qp,
-            completion_entries: device.max_cqe,
+            // The NIC counts completions in 24 bits, which must tell a full ring from an empty one.
+            completion_entries: device.max_cqe.min((1 << 23) - 1),
             send_slots: driver.max_send_wqebb.min(most_slots),
             send_entry_bytes: u32::from(driver.max_sq_desc_sz)
                 .min((wqe::MAX_SEGMENTS * wqe::SEGMENT_BYTES) as u32),
