@@ -949,19 +949,6 @@ fn packets_of_another_partition_are_not_for_us() {
 }
 
 #[test]
-fn the_message_sequence_number_counts_around_after_24_bits() {
-    let mut end = Setup::default().end(0);
-    let packet = write(&end, 0, 0, &[]);
-    let mut packet = Packet { ack_request: false, ..packet };
-    for _ in 0..0xff_ffff {
-        end.connection.receive(0, &packet, &mut end.device);
-        packet.psn = packet.psn.add(1);
-    }
-    let last = Packet { ack_request: true, ..packet };
-    assert_eq!(summary(&end.answer(0, [&last])), [ack(0xff_ffff, 0)]);
-}
-
-#[test]
 fn headers_that_do_not_belong_to_the_opcode_are_invalid() {
     for opcode in [Opcode::WriteFirst, Opcode::WriteOnly, Opcode::WriteOnlyImmediate] {
         let end = Setup::default().end(0);

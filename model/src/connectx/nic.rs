@@ -362,6 +362,9 @@ impl Connectx {
             Transition::ToError => self.fail_pair(number, now, fabric),
             _ => {
                 pair.change(transition, attributes)?;
+                if let Some(connection) = &mut pair.connection {
+                    connection.set_longest_run(fabric.longest_run());
+                }
                 self.make_ready(number);
             }
         }
@@ -593,10 +596,10 @@ impl Connectx {
                 })
         });
         if !expected || !self.link_up {
-            self.counters.packets_dropped += 1;
+            self.counters.packets_dropped += u64::from(arrival.packet.run);
             return true;
         }
-        self.counters.packets_received += 1;
+        self.counters.packets_received += u64::from(arrival.packet.run);
         self.take_in(number, now, &arrival.packet, fabric);
         true
     }

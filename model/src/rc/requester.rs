@@ -52,7 +52,8 @@ enum Step {
 impl Requester {
     pub(super) fn new(settings: SendAttributes) -> Self {
         let first = settings.first_psn;
-        let settings = SendAttributes { window: settings.window.max(1), ..settings };
+        let settings =
+            SendAttributes { window: settings.window.clamp(1, MAX_OUTSTANDING), ..settings };
         Requester {
             taken: VecDeque::new(),
             at: 0,
