@@ -411,6 +411,17 @@ fn a_read_repeated_while_its_answer_waits_is_answered_once() {
 }
 
 #[test]
+fn more_repeated_reads_than_resources_wait_for_no_answer() {
+    let mut end = Setup { resources: 2, ..Setup::default() }.end(0);
+    let reads: Vec<Packet> = (0..4).map(|psn| read(&end, psn, 0, 8)).collect();
+    for read in &reads {
+        assert_eq!(end.answer(0, [read]).len(), 1);
+    }
+    let numbers: Vec<u32> = summary(&end.answer(0, &reads)).iter().map(|answer| answer.1).collect();
+    assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
 fn a_read_repeated_in_the_middle_of_its_answer_starts_over() {
     let mut end = Setup { memory: 0x4000, ..Setup::default() }.end(0);
     end.device.write(0, &pattern(0x4000, 7));

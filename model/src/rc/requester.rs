@@ -107,7 +107,7 @@ impl Requester {
             self.try_again()?;
         }
         while *budget > 0 {
-            match self.step(now, attributes, longest_run, host)? {
+            match self.step(now, attributes, longest_run.min(*budget as u16), host)? {
                 Step::Done(packets) => *budget = budget.saturating_sub(packets),
                 Step::Wait => break,
             }
