@@ -844,7 +844,7 @@ fn before_ready_to_send_nothing_is_taken() {
 
 #[test]
 fn middle_packets_go_in_runs_where_that_is_allowed_and_come_apart_again() {
-    for (list_of_pieces, longest, runs) in [(false, 1, 18), (false, 6, 5), (true, 6, 18)] {
+    for (list_of_pieces, longest, runs) in [(false, 1, 18), (false, 6, 6), (true, 6, 18)] {
         let mut end = Setup::default().end(1);
         end.connection.set_longest_run(longest);
         let data = pattern(0x4000, 9);
@@ -912,7 +912,7 @@ fn a_read_s_answer_comes_in_runs_and_is_asked_for_again_from_within_one() {
     let to_b = a.packets(0);
     let answers = b.answer(0, &to_b);
     let runs: Vec<u16> = answers.iter().map(|packet| packet.run).collect();
-    assert_eq!(runs, [1, 6, 6, 6, 6, 6, 1]);
+    assert_eq!(runs, [1, 6, 6, 3, 6, 6, 3, 1]);
     // The fabric splits one, and loses a packet of it.
     let split: Vec<Packet> = answers[1].clone().split().collect();
     a.take(0, answers[..1].iter().chain(&split[..2]).chain(&split[3..]).chain(&answers[2..]));
@@ -925,6 +925,15 @@ fn a_read_s_answer_comes_in_runs_and_is_asked_for_again_from_within_one() {
     // Runs of what does not run, or of the wrong length, are bad answers.
     for change in [
         |packet: &mut Packet| packet.opcode = Opcode::ReadResponseFirst,
+        |packet: &mut Packet| {
+            (packet.opcode, packet.payload) =
+                (Opcode::ReadResponseFirst, packet.payload.part(0, 256));
+        },
+        // All of what is left: the last packet does not run.
+        |packet: &mut Packet| {
+            (packet.run, packet.payload) =
+                (31, doorbell_model::memory::Payload::copy_of(&[1; 31 * 256]));
+        },
         |packet: &mut Packet| packet.run = 5,
         |packet: &mut Packet| packet.run = 7,
     ] {
@@ -936,5 +945,26 @@ fn a_read_s_answer_comes_in_runs_and_is_asked_for_again_from_within_one() {
         change(&mut answers[1]);
         a.take(0, &answers[..2]);
         assert_eq!(a.device.statuses(), [Status::BadResponse]);
+    }
+}
+
+#[test]
+fn one_call_sends_a_bounded_number_of_packets_also_in_runs() {
+    let burst = doorbell_model::rc::Connection::BURST;
+    let count = |end: &mut End| -> u32 {
+        let _ = end.connection.advance(0, &mut end.device);
+        end.device.out.drain(..).map(|packet| u32::from(packet.run)).sum()
+    };
+    for run in [1, 5, 16, 1000] {
+        let (mut a, mut b) = Setup::default().pair();
+        a.connection.set_longest_run(run);
+        b.connection.set_longest_run(run);
+        let list = a.device.list(0, 256 * 100);
+        a.device.post(Operation::Write(REMOTE), list.clone());
+        assert_eq!(count(&mut a), burst);
+        b.device.post(Operation::Read(a.device.remote(0)), list);
+        let request = b.packets(0);
+        a.take(0, &request);
+        assert_eq!(count(&mut a), 2 * burst, "each half has its own bound");
     }
 }

@@ -46,10 +46,10 @@ impl Host for Attendant<'_> {
 
     fn transmit(&mut self, packet: Packet) {
         let Some(path) = self.core.path.filter(|_| self.link_up) else {
-            self.counters.packets_dropped += 1;
+            self.counters.packets_dropped += u64::from(packet.run);
             return;
         };
-        self.counters.packets_sent += 1;
+        self.counters.packets_sent += u64::from(packet.run);
         self.fabric.send(self.now, self.port, path.source, path.destination, packet);
     }
 

@@ -366,6 +366,9 @@ impl Connectx {
             Transition::ToError => self.fail_pair(number, now, fabric),
             _ => {
                 pair.change(transition, attributes)?;
+                if let Some(connection) = &mut pair.connection {
+                    connection.set_longest_run(fabric.longest_run());
+                }
                 self.make_ready(number);
             }
         }

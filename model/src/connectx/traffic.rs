@@ -126,10 +126,10 @@ impl Connectx {
                 })
         });
         if !expected || !self.link_up {
-            self.counters.packets_dropped += 1;
+            self.counters.packets_dropped += u64::from(arrival.packet.run);
             return true;
         }
-        self.counters.packets_received += 1;
+        self.counters.packets_received += u64::from(arrival.packet.run);
         self.take_in(number, now, &arrival.packet, fabric);
         true
     }

@@ -74,6 +74,12 @@ pub trait Fabric {
     /// the past if it waits already.
     fn next_arrival(&self) -> Option<u64>;
 
+    /// The most packets that may come in one piece, a run (see [`Packet`]): 1 where each packet is
+    /// looked at by itself. Longer ones are split, which costs and gains nothing.
+    fn longest_run(&self) -> u16 {
+        1
+    }
+
     /// Copies the payloads of packets on their way from `port` that still refer to its memory.
     ///
     /// A device calls it before it lets go of memory (a key taken away, a queue pair destroyed), so

@@ -110,6 +110,10 @@ impl<F: Fabric> Fabric for Tracer<F> {
         self.inner.next_arrival()
     }
 
+    fn longest_run(&self) -> u16 {
+        self.inner.longest_run()
+    }
+
     fn settle(&mut self, port: Port) {
         self.inner.settle(port);
     }

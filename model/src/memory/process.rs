@@ -35,3 +35,37 @@ unsafe impl AddressSpace for ProcessMemory {
         Ok(unsafe { Window::new(start, len) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::UnsafeCell;
+
+    #[test]
+    fn a_device_address_is_a_pointer() {
+        let words: [UnsafeCell<u64>; 4] = std::array::from_fn(|_| UnsafeCell::new(0));
+        let address = words.as_ptr().expose_provenance() as u64;
+        // SAFETY: D1: only the words' addresses, and none, are asked for.
+        let memory = unsafe { ProcessMemory::new() };
+        let memory: &dyn AddressSpace = &memory;
+        memory.write(address + 3, &[1, 2, 3]).unwrap();
+        let mut bytes = [0; 8];
+        memory.read(address, &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 0, 0, 1, 2, 3, 0, 0]);
+        assert_eq!(memory.fetch_add(address + 8, 5), Ok(0));
+        assert_eq!(memory.compare_swap(address + 8, 5, 9), Ok(5));
+        assert_eq!(memory.load_word(address + 8).map(u32::from_le), Ok(9));
+        assert_eq!(memory.fetch_add(address + 9, 5), Err(Fault { address: address + 9, len: 8 }));
+    }
+
+    #[test]
+    fn what_can_be_no_pointer_faults() {
+        // SAFETY: D1: nothing is read or written.
+        let memory = unsafe { ProcessMemory::new() };
+        let memory: &dyn AddressSpace = &memory;
+        assert_eq!(memory.probe(0, 1), Err(Fault { address: 0, len: 1 }));
+        assert_eq!(memory.probe(u64::MAX, 2), Err(Fault { address: u64::MAX, len: 2 }));
+        assert_eq!(memory.probe(0, 0), Ok(()));
+        assert_eq!(memory.read(u64::MAX, &mut []), Ok(()));
+    }
+}

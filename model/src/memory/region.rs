@@ -387,6 +387,12 @@ mod tests {
         let expected =
             [contents(0x520..0x600), contents(0x100..0x300), contents(0xff00..0xffa0)].concat();
         assert_eq!(bytes(&payload), expected);
+        let contiguous = (0..8).map(|at| 0x10000 + at * 0x100).collect();
+        let pages = Pages::List { log_size: 8, addresses: contiguous };
+        let flat = register(&mut memory, 0, 0x800, pages);
+        let one = memory.read_remote(DOMAIN, flat, 0x10, 0x7e0).unwrap();
+        let Payload::Memory { segments, .. } = &one else { panic!("copied") };
+        assert_eq!(segments.map(|segment| segment.len), [0x7e0, 0]);
         for (start, len) in [(0, 1), (0xdf, 2), (0xe0, 0x100), (0x1ff, 0x181), (0x37f, 1)] {
             let part = memory.read_remote(DOMAIN, key, 0x7020 + start, len).unwrap();
             assert_eq!(bytes(&part), expected[start as usize..][..len]);
@@ -538,6 +544,9 @@ mod tests {
                 memory.read_remote(DOMAIN, key, address, good + 1),
                 Err(Refusal::Fault(_))
             ));
+            let list = [Entry { address, length: 8, lkey: key }];
+            assert!(memory.gather(DOMAIN, &list, 0, good).is_ok());
+            assert!(matches!(memory.gather(DOMAIN, &list, 0, good + 1), Err(Refusal::Fault(_))));
             let payload = Payload::copy_of(&vec![0; good + 1]);
             assert!(matches!(
                 memory.write_remote(DOMAIN, key, address, &payload),

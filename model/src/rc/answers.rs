@@ -155,22 +155,24 @@ impl Answers {
                     host.transmit(answer_packet(attributes, opcode, *psn, headers));
                     true
                 }
-                Answer::Read(read) => match read.packet(attributes, longest_run, host) {
-                    Ok(packet) => {
-                        packets = packet.run.into();
-                        host.transmit(packet);
-                        read.psn == read.end
+                Answer::Read(read) => {
+                    match read.packet(attributes, longest_run.min(*budget as u16), host) {
+                        Ok(packet) => {
+                            packets = packet.run.into();
+                            host.transmit(packet);
+                            read.psn == read.end
+                        }
+                        Err(refusal) => {
+                            let nak = nak_code(refusal);
+                            let (syndrome, message_sequence) =
+                                (Syndrome::Nak(nak), read.message_sequence);
+                            let headers = Headers::Ack(Aeth { syndrome, message_sequence });
+                            let opcode = Opcode::Acknowledge;
+                            host.transmit(answer_packet(attributes, opcode, read.psn, headers));
+                            return Err((nak, Some(refusal)));
+                        }
                     }
-                    Err(refusal) => {
-                        let nak = nak_code(refusal);
-                        let (syndrome, message_sequence) =
-                            (Syndrome::Nak(nak), read.message_sequence);
-                        let headers = Headers::Ack(Aeth { syndrome, message_sequence });
-                        let opcode = Opcode::Acknowledge;
-                        host.transmit(answer_packet(attributes, opcode, read.psn, headers));
-                        return Err((nak, Some(refusal)));
-                    }
-                },
+                }
             };
             if done {
                 self.0.pop_front();

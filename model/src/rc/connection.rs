@@ -124,7 +124,8 @@ impl Connection {
     }
 
     /// Lets it hand over up to `count` middle packets of a message in one piece, a run (see
-    /// [`Packet`]). For fabrics that copy no payload, where it saves most of the work per packet.
+    /// [`Packet`]): the fabric's [`longest_run`](crate::fabric::Fabric::longest_run). It saves most of
+    /// the work per packet.
     /// A run counts as its packets toward [`BURST`](Self::BURST) and the window.
     pub fn set_longest_run(&mut self, count: u16) {
         self.longest_run = count.max(1);

@@ -52,7 +52,8 @@ enum Step {
 impl Requester {
     pub(super) fn new(settings: SendAttributes) -> Self {
         let first = settings.first_psn;
-        let settings = SendAttributes { window: settings.window.max(1), ..settings };
+        let settings =
+            SendAttributes { window: settings.window.clamp(1, MAX_OUTSTANDING), ..settings };
         Requester {
             taken: VecDeque::new(),
             at: 0,
@@ -106,7 +107,7 @@ impl Requester {
             self.try_again()?;
         }
         while *budget > 0 {
-            match self.step(now, attributes, longest_run, host)? {
+            match self.step(now, attributes, longest_run.min(*budget as u16), host)? {
                 Step::Done(packets) => *budget = budget.saturating_sub(packets),
                 Step::Wait => break,
             }

@@ -436,3 +436,18 @@ fn unsuccessful(entry: u64, status: Status) -> ReceiveCompletion {
         solicited: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_counted_around_after_24_bits() {
+        let mut responder = Responder::new(Psn::default());
+        responder.message_sequence = 0xff_fffe;
+        responder.completed_message();
+        assert_eq!(responder.message_sequence, 0xff_ffff);
+        responder.completed_message();
+        assert_eq!(responder.message_sequence, 0);
+    }
+}
