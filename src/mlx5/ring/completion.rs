@@ -147,11 +147,13 @@ impl<R: Register> CompletionRing<R> {
             self.publish(self.consumer.wrapping_add(1));
         }
         // SAFETY: S1: the owner byte said that the slot is ours, and the fence came after it.
-        let index = unsafe { slot.user_index() };
+        let word = unsafe { slot.user_index() };
+        // What the bytes name is the queue pair that is found, whatever the other bits are.
+        let index = self.places.index(word);
         // SAFETY: Q1: the table outlives this value; what it holds stays valid while this ring is
         // not seen empty, which a poller that has found a completion does not see.
         let in_flight = unsafe { self.places.get(index).as_ref() }?;
-        Some((in_flight, QueuePairIndex(U24::truncate(index).get())))
+        Some((in_flight, QueuePairIndex(index)))
     }
 
     /// As [`poll`](Self::poll), for completions that are rare.
@@ -281,5 +283,69 @@ fn status(syndrome: Syndrome) -> Status {
         Syndrome::ReceiverNotReadyRetryExceeded => Status::ReceiverNotReadyRetryExceeded,
         Syndrome::RemoteAborted => Status::RemoteAborted,
         Syndrome::Other(code) => Status::Other(code),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::outstanding::Outstanding;
+    use super::*;
+    use crate::mlx5::abi::cqe::UserIndexWord;
+    use alloc::boxed::Box;
+
+    struct Nowhere;
+
+    impl Register for Nowhere {
+        unsafe fn store(&self, _: usize, _: u64) {}
+
+        unsafe fn copy(&self, _: usize, _: &[u64; 8]) {}
+    }
+
+    /// Polls a ring that holds `completion` alone, with queue pair 1 in a table of 4 places.
+    fn poll(completion: cqe::Completion) -> Option<Completion> {
+        let slot = Box::new(CompletionSlot::fresh());
+        let words = [0; 3].map(AtomicU32::new);
+        let in_flight = InFlight { send: Outstanding::new(4), receive: Outstanding::new(4) };
+        let table = Table::new(4);
+        table.set(U24::truncate(1), &in_flight);
+        let [consumer_record, arm_record, events] = words.each_ref().map(NonNull::from);
+        let parts = CompletionParts {
+            slots: NonNull::from(&*slot),
+            len: 1,
+            consumer_record,
+            arm_record,
+            table: NonNull::from(&table),
+            events,
+            arm_register: Nowhere,
+            number: U24::truncate(0),
+        };
+        // SAFETY: Q1: everything outlives the ring, which is gone when this returns.
+        let mut ring = unsafe { CompletionRing::new(parts) };
+        // SAFETY: S1: there is no other thread.
+        unsafe { slot.write(completion) };
+        ring.poll()
+    }
+
+    #[test]
+    fn a_completion_is_of_the_queue_pair_that_was_found_whatever_other_bits_its_index_has() {
+        for opcode in 0..15u8 {
+            for high in [0, 4, 0x80, 0xff_fffc] {
+                let completion = cqe::Completion {
+                    op_own: OpcodeOwner::from_bits(opcode << 4),
+                    srqn_uidx: UserIndexWord::new()
+                        .with_user_index(U24::truncate(high | 1))
+                        .with_reserved(0xff),
+                    ..cqe::Completion::fresh()
+                };
+                let queue_pair = match poll(completion) {
+                    Some(Completion::Sent(sent)) => sent.queue_pair,
+                    Some(Completion::Received(received)) => received.queue_pair,
+                    Some(Completion::Failed(failed)) => failed.queue_pair,
+                    Some(Completion::Unrecognized(unrecognized)) => unrecognized.queue_pair,
+                    None => panic!("opcode {opcode} was not found"),
+                };
+                assert_eq!(queue_pair.get(), 1, "opcode {opcode}, {high:#x}");
+            }
+        }
     }
 }

@@ -131,15 +131,45 @@ impl Room {
     /// Looks again: if an entry completed that is outstanding, frees the slots up to its end, which
     /// `end_of` answers for the entry's first slot.
     ///
-    /// A NIC that names an entry that is not outstanding frees nothing.
+    /// A NIC that names an entry that is not outstanding frees nothing, and one that names a slot
+    /// inside of an entry nothing but what was posted.
     pub fn look(&mut self, posted: u32, outstanding: &Outstanding, end_of: impl Fn(u32) -> u32) {
         let completed = outstanding.completed();
         // The one slot after `freed` with that number modulo 2^16: rings are at most half as long.
         let ahead = u32::from(completed.wrapping_sub(self.freed as u16));
         if ahead < self.outstanding(posted) {
             let end = end_of(self.freed.wrapping_add(ahead));
-            self.limit = self.limit.wrapping_add(end.wrapping_sub(self.freed));
-            self.freed = end;
+            // A completion may name a slot inside of an entry, where the bytes say anything: what
+            // was not posted is never freed.
+            let done = end.wrapping_sub(self.freed).min(self.outstanding(posted));
+            self.limit = self.limit.wrapping_add(done);
+            self.freed = self.freed.wrapping_add(done);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every place that a completion can name, and every end that the bytes there can say.
+    #[test]
+    fn no_completion_gives_a_ring_more_room_than_slots() {
+        const LEN: u32 = 8;
+        for (freed, posted) in (0..=LEN).flat_map(|freed| (freed..=LEN).map(move |at| (freed, at))) {
+            for completed in (0..2 * LEN as u16).chain([u16::MAX]) {
+                for slots in (0..=16).chain([63, 64, 255]) {
+                    let outstanding = Outstanding::new(LEN);
+                    let mut room = Room { freed, limit: freed + LEN };
+                    // SAFETY: S1: there is no other thread.
+                    unsafe { outstanding.complete(completed) };
+                    room.look(posted, &outstanding, |start| start + slots);
+                    let (left, held) = (room.left(posted), room.outstanding(posted));
+                    assert!(left <= LEN, "{freed} {posted} {completed} {slots}: room for {left}");
+                    assert_eq!(left + held, LEN);
+                    assert!(held <= posted - freed, "{held} outstanding of {}", posted - freed);
+                }
+            }
         }
     }
 }

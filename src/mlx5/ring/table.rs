@@ -25,8 +25,15 @@ impl Places {
         unsafe { self.first.add((index & self.mask) as usize) }
     }
 
-    /// The queue pair with the user index in the low bits of `index`, or null. Only as many bits
-    /// count as number a place.
+    /// The user index in the low bits of a completion's word: only as many bits count as number a
+    /// place.
+    #[inline(always)]
+    pub fn index(&self, word: u32) -> u32 {
+        word & self.mask
+    }
+
+    /// The queue pair with the user index in the low bits of `index`, or null: see
+    /// [`index`](Self::index).
     ///
     /// # Safety
     ///
