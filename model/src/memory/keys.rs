@@ -1,6 +1,7 @@
 //! Memory keys: what a device lets a queue pair, or its peer, do with which bytes.
 //!
-//! A key is 32 bits: `index << 8 | variant` (IBTA vol. 1, 10.6.3.3; the low byte is the consumer's).
+//! A key is 32 bits: `index << 8 | variant` (IBTA vol. 1, chapter 10: the low
+//! byte is the consumer's, so that a key that comes back can differ).
 //! One key serves as both lkey and rkey, as on ConnectX and BCM57608.
 
 use std::collections::VecDeque;
@@ -324,8 +325,8 @@ impl Keys {
     }
 
     /// Checks an access in hardware's order: key, protection domain, right, bounds. Zero bytes are
-    /// checked like any others: that a message of no bytes checks no key (IBTA vol. 1, 9.7.5.1 and
-    /// 10.6.7.1) is the caller's knowledge.
+    /// checked like any others: that a message of no bytes checks no key (IBTA vol. 1, chapter 9, on
+    /// zero-length RDMA) is the caller's knowledge.
     pub fn check(
         &self,
         key: u32,

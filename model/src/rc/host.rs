@@ -158,7 +158,7 @@ pub enum ReceiveKind {
     WriteImmediate,
 }
 
-/// How a work request or receive ended (IBTA vol. 1, 11.6.2).
+/// How a work request or receive ended (IBTA vol. 1, chapter 11, "completion return status").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
     /// Done.

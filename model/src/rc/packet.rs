@@ -55,7 +55,8 @@ impl Packet {
     }
 }
 
-/// The opcodes of reliable connections (IBTA vol. 1, table 38; annex A10 for invalidate).
+/// The opcodes of reliable connections (IBTA vol. 1, chapter 9, "OpCode field"; the
+/// same numbers are in Linux's `ib_pack.h`, `IB_OPCODE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)] // Each is the specification's own name.
@@ -127,7 +128,8 @@ pub enum Headers {
     Atomic(AtomicEth),
 }
 
-/// RDMA extended transport header (IBTA vol. 1, 9.2.4).
+/// RDMA extended transport header (IBTA vol. 1, chapter 9, RETH; Linux `rxe_hdr.h`, `struct
+/// rxe_reth`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reth {
     /// The first byte's address.
@@ -138,7 +140,8 @@ pub struct Reth {
     pub length: u32,
 }
 
-/// Acknowledge extended transport header (IBTA vol. 1, 9.2.6 and 9.7.5).
+/// Acknowledge extended transport header (IBTA vol. 1, chapter 9, AETH; Linux `rxe_hdr.h`, `struct
+/// rxe_aeth`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
     /// What the responder says.
@@ -147,7 +150,8 @@ pub struct Aeth {
     pub message_sequence: u32,
 }
 
-/// The 8 bits of an AETH's syndrome (IBTA vol. 1, tables 46 to 48).
+/// The 8 bits of an AETH's syndrome (IBTA vol. 1, chapter 9, "AETH syndrome field"; Linux
+/// `rxe_hdr.h`, `enum aeth_syndrome`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Syndrome {
     /// A positive acknowledgement. The low 5 bits are a code of receives that are free, 31 for "not
@@ -167,7 +171,7 @@ pub enum Syndrome {
     Reserved(u8),
 }
 
-/// Why a responder refuses (IBTA vol. 1, table 48).
+/// Why a responder refuses (IBTA vol. 1, chapter 9, "NAK codes").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NakCode {
@@ -181,7 +185,8 @@ pub enum NakCode {
     RemoteOperational = 3,
 }
 
-/// Atomic extended transport header (IBTA vol. 1, 9.2.5).
+/// Atomic extended transport header (IBTA vol. 1, chapter 9, AtomicETH; Linux `rxe_hdr.h`,
+/// `struct rxe_atmeth`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtomicEth {
     /// The address of the 8 bytes.

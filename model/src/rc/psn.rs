@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A packet sequence number: 24 bits, counting around (IBTA vol. 1, 9.7.1).
+/// A packet sequence number: 24 bits, counting around (IBTA vol. 1, chapter 9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 

@@ -12,7 +12,7 @@ use super::{
 use crate::memory::Payload;
 use std::collections::VecDeque;
 
-/// PSNs that may be outstanding at most, so that old and new ones differ (IBTA vol. 1, 9.7.2).
+/// PSNs that may be outstanding at most, so that old and new ones differ (IBTA vol. 1, chapter 9).
 const MAX_OUTSTANDING: u32 = Psn::COUNT / 2;
 
 /// The sending half of a connection.

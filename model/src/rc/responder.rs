@@ -10,7 +10,7 @@ use super::{
 use crate::memory::{Refusal, Right};
 use std::collections::VecDeque;
 
-/// The longest message, in bytes (IBTA vol. 1, 9.7.6).
+/// The longest message, in bytes (IBTA vol. 1, chapter 9).
 pub(super) const MAX_MESSAGE: u64 = 1 << 31;
 
 /// The answering half of a connection.

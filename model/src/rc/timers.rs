@@ -1,21 +1,22 @@
 //! The codes of times.
 
-/// Receiver-not-ready times by code, in units of 10 µs (IBTA vol. 1, table 45).
+/// Receiver-not-ready times by code, in units of 10 µs (IBTA vol. 1, chapter 9, "RNR NAK timer
+/// field").
 const RNR_TIMERS: [u64; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
 /// The time that a requester waits after a receiver-not-ready NAK, in nanoseconds, by the NAK's
-/// 5-bit code (IBTA vol. 1, table 45). Code 0 is the longest: 655.36 ms. Higher bits are not looked
-/// at.
+/// 5-bit code (IBTA vol. 1, chapter 9, "RNR NAK timer field"). Code 0 is the longest: 655.36 ms.
+/// Higher bits are not looked at.
 pub fn rnr_timer(code: u8) -> u64 {
     RNR_TIMERS[usize::from(code & 31)] * 10_000
 }
 
 /// The time without progress after which a requester sends again, in nanoseconds:
-/// `4.096 µs << code`, 5 bits; `None` for code 0, which waits for ever (IBTA vol. 1, 9.7.6.1.3).
-/// Hardware may take up to four times as long; this model does not.
+/// `4.096 µs << code`, 5 bits; `None` for code 0, which waits for ever (IBTA vol. 1, chapter 9,
+/// "local ACK timeout"). Hardware may take up to four times as long; this model does not.
 pub fn ack_timeout(code: u8) -> Option<u64> {
     let code = code & 31;
     (code != 0).then_some(4096 << code)
