@@ -1,0 +1,6 @@
+//! The library as an engine uses it, on whatever NICs there are.
+
+#[path = "../device/mod.rs"]
+mod device;
+
+mod operations;
