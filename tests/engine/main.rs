@@ -4,3 +4,4 @@
 mod device;
 
 mod operations;
+mod sizes;
