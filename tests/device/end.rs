@@ -2,11 +2,11 @@
 
 use super::{Device, Verbs};
 use doorbell::mlx5::access::RemoteAtomic;
+use doorbell::mlx5::ring::entry::Operation;
 use doorbell::mlx5::{
     CompletionQueue, Connection, Nic, Order, PeerRights, QueuePair, QueuePairBuilder, Region,
 };
 use doorbell::state::{Reset, Rts};
-use doorbell::mlx5::ring::entry::Operation;
 use doorbell::wr::{self, LocalSlice, RemoteSlice, WorkRequest};
 use doorbell_hal::mmio::{Caching, Uncached, WriteCombining};
 use doorbell_hal::uverbs::Uverbs;

@@ -10,7 +10,7 @@ mod end;
 mod wait;
 
 pub use end::{End, Options, Register, connect, ends, pair, pair_of, pattern};
-pub use wait::{drain, failed, next, next_or_step, patience, received, sent};
+pub use wait::{drain, failed, next, next_or_step, patience, received, sent, until};
 
 use doorbell::mlx5::Nic;
 use doorbell_hal::linux::{Machine, VerbsFile};

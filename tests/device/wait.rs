@@ -65,3 +65,13 @@ pub fn failed<V: Uverbs, N>(queue: &mut CompletionQueue<V, N>) -> Failed {
 pub fn drain<V: Uverbs, N>(queue: &mut CompletionQueue<V, N>, count: usize) -> Vec<Completion> {
     (0..count).map(|_| next(queue)).collect()
 }
+
+/// Waits until `done` says so.
+#[track_caller]
+pub fn until(mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + patience();
+    while !done() {
+        assert!(Instant::now() < end, "what should happen did not");
+        std::thread::yield_now();
+    }
+}

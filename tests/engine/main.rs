@@ -4,4 +4,7 @@
 mod device;
 
 mod operations;
+mod rings;
 mod sizes;
+mod names;
+mod regions;
