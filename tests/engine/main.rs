@@ -8,3 +8,7 @@ mod rings;
 mod sizes;
 mod names;
 mod regions;
+mod bounds;
+mod dma_buf;
+mod endpoint;
+mod life;
