@@ -194,6 +194,13 @@ impl<S: State, V: Uverbs, C: Caching> QueuePair<S, V, C> {
         let send = SendQueue { ring: send_ring, pair, packet_sequence, peer };
         Err(Refused { object: QueuePair { send, receive, state }, error })
     }
+}
+
+impl<S: CanReceive, V: Uverbs, C: Caching> QueuePair<S, V, C> {
+    /// The receive queue.
+    pub fn receives(&mut self) -> &mut ReceiveQueue<V> {
+        &mut self.receive
+    }
 
     /// Takes the queue pair down: everything outstanding completes as flushed.
     ///
@@ -206,13 +213,6 @@ impl<S: State, V: Uverbs, C: Caching> QueuePair<S, V, C> {
             Ok(()) => Ok(self.into_state()),
             Err(error) => Err(Refused { object: self, error }),
         }
-    }
-}
-
-impl<S: CanReceive, V: Uverbs, C: Caching> QueuePair<S, V, C> {
-    /// The receive queue.
-    pub fn receives(&mut self) -> &mut ReceiveQueue<V> {
-        &mut self.receive
     }
 }
 

@@ -12,3 +12,6 @@ mod bounds;
 mod dma_buf;
 mod endpoint;
 mod life;
+mod events;
+mod failing;
+mod recovery;
