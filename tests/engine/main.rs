@@ -15,3 +15,5 @@ mod life;
 mod events;
 mod failing;
 mod recovery;
+mod doorbells;
+mod threads;
