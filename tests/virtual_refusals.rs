@@ -85,7 +85,11 @@ fn refuse_each<T>(
         let waits = control.withdraw_refusal();
         match result {
             Ok(made) => {
-                assert!(waits, "call {nth}, {}, was refused, and nobody said so", calls[nth as usize - 1]);
+                assert!(
+                    waits,
+                    "call {nth}, {}, was refused, and nobody said so",
+                    calls[nth as usize - 1]
+                );
                 assert_eq!(calls.len() as u64, nth - 1);
                 return (made, calls);
             }
@@ -93,7 +97,12 @@ fn refuse_each<T>(
                 assert!(!waits, "{error}, before anything was refused");
                 says(&error, &calls, nth);
                 let after = control.objects();
-                assert_eq!(after, before, "left behind when {} was refused", calls[nth as usize - 1]);
+                assert_eq!(
+                    after,
+                    before,
+                    "left behind when {} was refused",
+                    calls[nth as usize - 1]
+                );
             }
         }
     }
@@ -168,8 +177,7 @@ fn making_a_completion_queue() {
 #[test]
 fn making_a_queue_pair() {
     let Warm { nic, control, cq } = warm();
-    let (qp, calls) =
-        refuse_each(&control, || nic.queue_pair(&cq).sends(4).receives(4).create());
+    let (qp, calls) = refuse_each(&control, || nic.queue_pair(&cq).sends(4).receives(4).create());
     assert_eq!(calls, ["getrandom", "allocate", "QP_CREATE"]);
     // No refusal took a user index or room of the completion queue.
     assert_eq!(qp.index().get(), 0);

@@ -51,8 +51,10 @@ fn load<V: Verbs>(device: &Device<V>, signal_each: u64) {
     let (mut sends, _a_receives) = a.qp.split();
     let (_b_sends, mut receives) = b.qp.split();
     let (mut cq_a, mut cq_b) = (a.cq, b.cq);
-    let (from, into): (Region<Local, V>, Region<Local, V>) =
-        (a.nic.region(1 << 16, Order::InOrder).unwrap(), b.nic.region(1 << 16, Order::InOrder).unwrap());
+    let (from, into): (Region<Local, V>, Region<Local, V>) = (
+        a.nic.region(1 << 16, Order::InOrder).unwrap(),
+        b.nic.region(1 << 16, Order::InOrder).unwrap(),
+    );
     let (from, into) = (&from, &into);
     std::thread::scope(|scope| {
         scope.spawn(move || {
