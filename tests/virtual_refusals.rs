@@ -3,18 +3,16 @@
 
 mod device;
 
-use device::{Device, Verbs};
-use doorbell::endpoint::Endpoint;
 use doorbell::error::{Error, Refused};
 use doorbell::mlx5::access::{Local, RemoteWrite};
-use doorbell::mlx5::{CompletionQueue, Connection, Nic, Order, PeerRights, QueuePair, Region};
-use doorbell::state::{Reset, Rts};
+use doorbell::mlx5::{CompletionQueue, Connection, Nic, Order, PeerRights, QueuePair};
+use doorbell::state::Reset;
 use doorbell_hal::Errno;
 use doorbell_hal::linux::Anonymous;
 use doorbell_hal::memory::DmaMemory;
 use doorbell_hal::uverbs::Uverbs;
 use doorbell_model::VirtualConnectx;
-use doorbell_model::connectx::{Death, Network};
+use doorbell_model::connectx::Network;
 use doorbell_model::kernel::{Control, Objects};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::AsFd;
