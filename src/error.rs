@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// Requests or receives of a failed queue pair have not been polled yet.
     NotDrained {
-        /// Slots of requests not completed.
+        /// Slots of requests not completed, the queue pair's own last one among them.
         sends: u32,
         /// Receives not completed.
         receives: u32,

@@ -171,7 +171,8 @@ fn get_context<V: Uverbs>(verbs: &V) -> Result<AllocUcontextResp, Error> {
         // Completions that carry a queue pair number would need a search for each.
         return Err(answer("a completion version that is not 1:", response.cqe_version.into()));
     }
-    if response.bf_reg_size as usize != abi::uar::SEND_REGISTER_BYTES {
+    // 0 says that this machine cannot combine writes: BlueFlame is off, the registers are the same.
+    if ![0, abi::uar::SEND_REGISTER_BYTES].contains(&(response.bf_reg_size as usize)) {
         return Err(answer("a register size that is not 512:", response.bf_reg_size.into()));
     }
     if usize::from(response.max_sq_desc_sz) < LEAST_SLOTS * wqe::SLOT_BYTES {

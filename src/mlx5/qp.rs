@@ -205,12 +205,19 @@ impl<S: CanReceive, V: Uverbs, C: Caching> QueuePair<S, V, C> {
     /// Takes the queue pair down: everything outstanding completes as flushed.
     ///
     /// Also for a queue pair that failed by itself, whose state the type cannot know.
+    ///
+    /// Requests that are done and were not signaled complete no more. To find out about them takes
+    /// one free slot of the send ring: one that is filled to the last with such requests can be
+    /// destroyed, but never counts as drained.
     pub fn fail(mut self) -> Result<QueuePair<Errored, V, C>, Refused<Self>> {
         // Entries that were posted and not rung are flushed like the others.
         self.send.ring();
         self.receive.ring();
         match connect::to_error(self.pair()) {
-            Ok(()) => Ok(self.into_state()),
+            Ok(()) => {
+                self.send.ring.mark_end();
+                Ok(self.into_state())
+            }
             Err(error) => Err(Refused { object: self, error }),
         }
     }
@@ -243,14 +250,18 @@ impl<V: Uverbs, C: Caching> QueuePair<Rts, V, C> {
 }
 
 impl<V: Uverbs, C: Caching> QueuePair<Errored, V, C> {
-    /// Whether all that was outstanding has completed, as far as completions were polled.
+    /// Whether all that was outstanding has completed, as far as completions were polled: poll until
+    /// it says so.
     pub fn is_drained(&mut self) -> bool {
+        // There may be room for it only now.
+        self.send.ring.mark_end();
         self.send.ring.outstanding() == 0 && self.receive.ring.outstanding() == 0
     }
 
     /// Makes the queue pair as good as new, with a new first packet sequence number. It must be
     /// drained: until then this is refused, and says what is outstanding.
     pub fn reset(mut self) -> Result<QueuePair<Reset, V, C>, Refused<Self>> {
+        self.send.ring.mark_end();
         let (sends, receives) = (self.send.ring.outstanding(), self.receive.ring.outstanding());
         if sends != 0 || receives != 0 {
             let error = Error::NotDrained { sends, receives };

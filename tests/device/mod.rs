@@ -9,7 +9,7 @@
 mod end;
 mod wait;
 
-pub use end::{End, Unconnected, Options, Register, connect, ends, pair, pair_of, pattern};
+pub use end::{End, Options, Register, Unconnected, connect, ends, pair, pair_of, pattern};
 pub use wait::{drain, failed, next, next_or_step, patience, received, sent, until};
 
 use doorbell::mlx5::Nic;

@@ -3,17 +3,17 @@
 #[path = "../device/mod.rs"]
 mod device;
 
-mod operations;
-mod rings;
-mod sizes;
-mod names;
-mod regions;
 mod bounds;
 mod dma_buf;
+mod doorbells;
 mod endpoint;
-mod life;
 mod events;
 mod failing;
+mod life;
+mod names;
+mod operations;
 mod recovery;
-mod doorbells;
+mod regions;
+mod rings;
+mod sizes;
 mod threads;

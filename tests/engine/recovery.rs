@@ -1,7 +1,7 @@
 //! A queue pair that failed is taken down, drained, reset, and connected again.
 
 use crate::device::{
-    End, Options, Unconnected, Verbs, failed, next, on_any_device, pair, pair_of, received, sent,
+    End, Options, Unconnected, Verbs, failed, on_any_device, pair, pair_of, received, sent, until,
 };
 use doorbell::completion::{Completion, Status};
 use doorbell::error::Error;
@@ -16,10 +16,13 @@ fn drained<V: Verbs, C: crate::device::Register>(
     cq: &mut doorbell::mlx5::CompletionQueue<V>,
 ) -> usize {
     let mut count = 0;
-    while !qp.is_drained() {
-        assert!(matches!(next(cq), Completion::Failed(_) | Completion::Sent(_)));
-        count += 1;
-    }
+    until(|| {
+        while let Some(completion) = cq.poll() {
+            assert!(matches!(completion, Completion::Failed(_) | Completion::Sent(_)));
+            count += 1;
+        }
+        qp.is_drained()
+    });
     count
 }
 
@@ -130,11 +133,56 @@ on_any_device! {
         }
         let errored = a.qp.fail().unwrap();
         let refused = errored.reset().err().unwrap();
-        assert!(matches!(refused.error, Error::NotDrained { sends: 4, receives: 3 }));
-        assert!(refused.error.to_string().contains("4 send slots and 3 receives"));
+        assert!(matches!(refused.error, Error::NotDrained { sends: 5, receives: 3 }));
+        assert!(refused.error.to_string().contains("5 send slots and 3 receives"));
         let mut errored = refused.object;
         assert_eq!(drained(&mut errored, &mut a.cq), 7);
         errored.reset().unwrap();
+    }
+
+    fn requests_that_were_done_unsignaled_do_not_keep_a_queue_pair_from_its_reset<V>(device) {
+        let options = Options { sends: 8, receives: 0, ..Options::default() };
+        let [a, b] = pair_of::<V, Uncached>(device, &options);
+        let mut ends = [a, b];
+        // Of eight slots: all but one unsignaled; or one signaled among them, and none free.
+        for (round, (count, signaled)) in [(1, 9), (7, 9), (8, 3), (8, 0), (8, 6)]
+            .into_iter()
+            .cycle()
+            .take(20)
+            .enumerate()
+        {
+            let [a, b] = &mut ends;
+            for k in 0..count {
+                let bytes = [round as u8 + 1; 8];
+                let request = wr::write(Inline(bytes), b.remote(k * 8..k * 8 + 8)).unwrap().id(k);
+                if k == signaled {
+                    a.qp.sends().post(request.signaled()).unwrap();
+                } else {
+                    a.qp.sends().post(request).unwrap();
+                }
+            }
+            a.qp.sends().ring();
+            let last = (count as usize - 1) * 8..count as usize * 8;
+            until(|| b.bytes(last.clone()) == [round as u8 + 1; 8]);
+            if round % 2 == 0 {
+                // The acknowledgement has come, too, in all likelihood.
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            ends = again(ends);
+        }
+    }
+
+    fn a_ring_filled_to_the_last_slot_with_unsignaled_requests_can_be_destroyed<V>(device) {
+        let options = Options { sends: 4, receives: 0, ..Options::default() };
+        let [mut a, b] = pair_of::<V, Uncached>(device, &options);
+        for _ in 0..4 {
+            let request = wr::write(Inline([1; 8]), b.remote(0..8)).unwrap();
+            a.qp.sends().post(request).unwrap();
+        }
+        a.qp.sends().ring();
+        a.qp.fail().unwrap().destroy().unwrap();
+        assert_eq!(a.cq.poll(), None);
+        a.cq.destroy().unwrap();
     }
 
     fn a_queue_pair_goes_down_from_any_state_but_reset<V>(device) {

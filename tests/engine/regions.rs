@@ -291,9 +291,8 @@ impl Sparse {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: M1: a new mapping at an address that the kernel chooses.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags)
-        };
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) };
         Sparse { start: NonNull::new(start.unwrap().cast()).unwrap(), len }
     }
 }

@@ -5,10 +5,30 @@ use crate::device::{
 };
 use doorbell::completion::{Arrival, Completion};
 use doorbell::mlx5::access::{Local, RemoteWrite};
-use doorbell::mlx5::{CompletionQueue, EventChannel, Notified, Order, Region};
+use doorbell::mlx5::{
+    CompletionQueue, EventChannel, Nic, Notified, Order, QueuePair, ReceiveQueue, Region, SendQueue,
+};
+use doorbell::state::Rts;
 use doorbell::wr::{self, Inline, Nothing};
-use doorbell_hal::mmio::Uncached;
+use doorbell_hal::linux::VerbsFile;
+use doorbell_hal::mmio::{Uncached, WriteCombining};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+// A queue goes from thread to thread, and is never at two of them. A NIC and a region are.
+static_assertions::assert_impl_all!(SendQueue<VerbsFile>: Send);
+static_assertions::assert_not_impl_any!(SendQueue<VerbsFile>: Sync, Clone);
+static_assertions::assert_impl_all!(SendQueue<VerbsFile, WriteCombining>: Send);
+static_assertions::assert_not_impl_any!(SendQueue<VerbsFile, WriteCombining>: Sync, Clone);
+static_assertions::assert_impl_all!(ReceiveQueue<VerbsFile>: Send);
+static_assertions::assert_not_impl_any!(ReceiveQueue<VerbsFile>: Sync, Clone);
+static_assertions::assert_impl_all!(QueuePair<Rts, VerbsFile>: Send);
+static_assertions::assert_not_impl_any!(QueuePair<Rts, VerbsFile>: Sync, Clone);
+static_assertions::assert_impl_all!(CompletionQueue<VerbsFile, Notified>: Send);
+static_assertions::assert_not_impl_any!(CompletionQueue<VerbsFile, Notified>: Sync, Clone);
+static_assertions::assert_impl_all!(EventChannel<VerbsFile>: Send);
+static_assertions::assert_not_impl_any!(EventChannel<VerbsFile>: Clone);
+static_assertions::assert_impl_all!(Nic<VerbsFile>: Send, Sync, Clone);
+static_assertions::assert_impl_all!(Region<Local, VerbsFile>: Send, Sync);
 
 /// Messages of one load.
 const MESSAGES: u64 = 5000;
@@ -31,8 +51,10 @@ fn load<V: Verbs>(device: &Device<V>, signal_each: u64) {
     let (mut sends, _a_receives) = a.qp.split();
     let (_b_sends, mut receives) = b.qp.split();
     let (mut cq_a, mut cq_b) = (a.cq, b.cq);
-    let (from, into): (Region<Local, V>, Region<Local, V>) =
-        (a.nic.region(1 << 16, Order::InOrder).unwrap(), b.nic.region(1 << 16, Order::InOrder).unwrap());
+    let (from, into): (Region<Local, V>, Region<Local, V>) = (
+        a.nic.region(1 << 16, Order::InOrder).unwrap(),
+        b.nic.region(1 << 16, Order::InOrder).unwrap(),
+    );
     let (from, into) = (&from, &into);
     std::thread::scope(|scope| {
         scope.spawn(move || {

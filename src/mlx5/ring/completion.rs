@@ -176,9 +176,12 @@ impl<R: Register> CompletionRing<R> {
             };
             // SAFETY: S1: the slot is ours.
             let entry = unsafe { slot.read(owner) };
-            self.rare = rare(&entry, in_flight, queue_pair);
+            let completion = rare(&entry, in_flight, queue_pair);
             self.consume(slot);
-            return Some(&self.rare);
+            if let Some(completion) = completion {
+                self.rare = completion;
+                return Some(&self.rare);
+            }
         }
     }
 
@@ -233,8 +236,13 @@ impl<R: Register> CompletionRing<R> {
     }
 }
 
-/// A completion that is none of the common ones.
-fn rare(entry: &cqe::Completion, in_flight: &InFlight, queue_pair: QueuePairIndex) -> Completion {
+/// A completion that is none of the common ones; none if it is that of the entry that marks the end
+/// of a queue pair that was taken down.
+fn rare(
+    entry: &cqe::Completion,
+    in_flight: &InFlight,
+    queue_pair: QueuePairIndex,
+) -> Option<Completion> {
     let (queue, outstanding) = match entry.op_own.kind() {
         Ok(Kind::Request | Kind::RequestError) => (Queue::Send, &in_flight.send),
         Ok(
@@ -246,25 +254,28 @@ fn rare(entry: &cqe::Completion, in_flight: &InFlight, queue_pair: QueuePairInde
         ) => (Queue::Receive, &in_flight.receive),
         _ => {
             let opcode = entry.op_own.opcode();
-            return Completion::Unrecognized(Unrecognized { queue_pair, opcode });
+            return Some(Completion::Unrecognized(Unrecognized { queue_pair, opcode }));
         }
     };
     // SAFETY: S1: only the poller calls this, with a completion that it found, of the queue's entry.
     let id = unsafe { outstanding.complete(entry.wqe_counter.get()) };
     let by = match entry.op_own.kind() {
-        Ok(Kind::Request) => return Completion::Sent(Sent { id, queue_pair }),
+        Ok(Kind::Request) => return Some(Completion::Sent(Sent { id, queue_pair })),
         Ok(Kind::ReceiveSend) => Arrival::Send,
         Ok(Kind::ReceiveSendImmediate) => Arrival::SendImmediate(entry.imm_inval_pkey.get()),
         Ok(Kind::ReceiveSendInvalidate) => Arrival::SendInvalidate(entry.imm_inval_pkey.get()),
         Ok(Kind::ReceiveWriteImmediate) => Arrival::WriteImmediate(entry.imm_inval_pkey.get()),
         _ => {
+            if outstanding.is_end(entry.wqe_counter.get()) {
+                return None;
+            }
             let error = entry.as_error();
             let (status, vendor) = (status(error.syndrome()), error.vendor_err_synd);
-            return Completion::Failed(Failed { id, queue_pair, queue, status, vendor });
+            return Some(Completion::Failed(Failed { id, queue_pair, queue, status, vendor }));
         }
     };
     let (len, solicited) = (entry.byte_cnt.get(), entry.op_own.solicited());
-    Completion::Received(Received { id, queue_pair, len, by, solicited })
+    Some(Completion::Received(Received { id, queue_pair, len, by, solicited }))
 }
 
 fn status(syndrome: Syndrome) -> Status {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use core::ptr::NonNull;
 #[cfg(loom)]
 use doorbell_hal::sync::mutant::{self, Mutant};
-use doorbell_hal::sync::{AtomicU16, DmaCell, Ordering};
+use doorbell_hal::sync::{AtomicU16, AtomicU32, DmaCell, Ordering};
 
 /// One queue's posted entries.
 pub struct Outstanding {
@@ -16,7 +16,12 @@ pub struct Outstanding {
     /// The first slot of the entry that completed last, modulo 2^16. Stored by the poller, loaded by
     /// the poster.
     completed: AtomicU16,
+    /// The first slot, modulo 2^16, of the entry that marks the end of those posted; or [`UNMARKED`].
+    end: AtomicU32,
 }
+
+/// No entry marks the end: more than any slot's number modulo 2^16.
+const UNMARKED: u32 = u32::MAX;
 
 /// Before anything was posted: the slot before the first, which is not outstanding.
 const NONE: u16 = u16::MAX;
@@ -33,7 +38,12 @@ impl Outstanding {
         let slots = slots.next_power_of_two();
         let ids: Box<[DmaCell<u64>]> = (0..slots).map(|_| DmaCell::new(0)).collect();
         let ids = NonNull::from(Box::leak(ids)).cast();
-        Outstanding { ids, mask: slots - 1, completed: AtomicU16::new(NONE) }
+        Outstanding {
+            ids,
+            mask: slots - 1,
+            completed: AtomicU16::new(NONE),
+            end: AtomicU32::new(UNMARKED),
+        }
     }
 
     /// Where the id of an entry is that starts at slot `slot`.
@@ -74,6 +84,23 @@ impl Outstanding {
         self.completed.load(Ordering::Acquire)
     }
 
+    /// Notes that the entry that starts at slot `counter`, about to be posted, is not an engine's: it
+    /// marks the end of those that are.
+    pub fn mark_end(&self, counter: u16) {
+        // The doorbell orders it before the entry's completion, as it does the ids.
+        self.end.store(counter.into(), Ordering::Relaxed);
+    }
+
+    /// Whether an entry marks the end.
+    pub fn has_end(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != UNMARKED
+    }
+
+    /// Whether the entry that starts at slot `counter`, whose completion was seen, marks the end.
+    pub fn is_end(&self, counter: u16) -> bool {
+        self.end.load(Ordering::Relaxed) == counter.into()
+    }
+
     /// Starts over with a ring that nothing was posted to.
     ///
     /// # Safety
@@ -81,6 +108,7 @@ impl Outstanding {
     /// No entry is outstanding, and neither poster nor poller uses this meanwhile (SAFETY.md, S1).
     pub unsafe fn reset(&self) {
         self.completed.store(NONE, Ordering::Release);
+        self.end.store(UNMARKED, Ordering::Relaxed);
     }
 }
 
@@ -156,7 +184,8 @@ mod tests {
     #[test]
     fn no_completion_gives_a_ring_more_room_than_slots() {
         const LEN: u32 = 8;
-        for (freed, posted) in (0..=LEN).flat_map(|freed| (freed..=LEN).map(move |at| (freed, at))) {
+        for (freed, posted) in (0..=LEN).flat_map(|freed| (freed..=LEN).map(move |at| (freed, at)))
+        {
             for completed in (0..2 * LEN as u16).chain([u16::MAX]) {
                 for slots in (0..=16).chain([63, 64, 255]) {
                     let outstanding = Outstanding::new(LEN);

@@ -10,7 +10,7 @@ use crate::mlx5::abi::wqe::{
     CompletionMode, ControlFlags, ControlSegment, EntrySize, FenceMode, OpcodeWord, SLOT_BYTES,
     SLOT_SEGMENTS,
 };
-use crate::wr::{PostError, WorkRequest};
+use crate::wr::{self, Nothing, PostError, WorkRequest};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register};
@@ -262,6 +262,23 @@ impl<R: Register, C: Caching> SendRing<R, C> {
         }
         // SAFETY: R1: up to four slots are inside a half.
         unsafe { self.parts.register.copy(to, &words) };
+    }
+
+    /// Gives the NIC an entry whose completion says that all before it are done, if anything is
+    /// outstanding and there is room; once, until [`reset`](Self::reset). For a queue pair in error.
+    ///
+    /// What was done and not signaled before the queue pair failed never completes by itself: only
+    /// what completes after it says so. Pollers pass over this entry's completion.
+    pub fn mark_end(&mut self) {
+        // SAFETY: Q1: it outlives the ring.
+        let outstanding = unsafe { self.parts.outstanding.as_ref() };
+        if outstanding.has_end() || self.outstanding() == 0 || self.room.left(self.posted) == 0 {
+            return;
+        }
+        outstanding.mark_end(self.posted as u16);
+        // There is room for it, and nothing else to refuse; and in error any entry is only flushed.
+        let _posted = self.post(wr::send(Nothing).signaled());
+        self.ring();
     }
 
     /// Starts over, for a queue pair that was reset.
