@@ -1,6 +1,7 @@
 //! Events: what a NIC reports besides completions, and that an armed completion queue has one.
 
 use super::Nic;
+use super::abi::U24;
 use super::abi::event::{AsyncEvent, AsyncEventType, CompEvent};
 use super::abi::verbs::method;
 use super::abi::verbs::write::{self, WriteCommand};
@@ -202,10 +203,12 @@ impl<V: Uverbs> EventChannel<V> {
 /// An asynchronous event's record as an event.
 fn asynchronous(record: &AsyncEvent) -> Event {
     use AsyncEventType as Type;
-    let queue_pair = |event| Event::QueuePair {
-        // The user index that the queue pair was made with.
-        queue_pair: QueuePairIndex(record.element as u32),
-        event,
+    let unknown = Event::Unknown { number: record.event_type, element: record.element };
+    // The user index that the queue pair was made with, if it can be one.
+    let index = u32::try_from(record.element).ok().and_then(U24::new);
+    let queue_pair = |event| match index {
+        Some(index) => Event::QueuePair { queue_pair: QueuePairIndex(index.get()), event },
+        None => unknown,
     };
     match record.kind() {
         Type::CompletionQueueError => {
@@ -230,7 +233,7 @@ fn asynchronous(record: &AsyncEvent) -> Event {
         Type::SharedReceiveQueueError
         | Type::SharedReceiveQueueLimit
         | Type::WorkQueueFatal
-        | Type::Other(_) => Event::Unknown { number: record.event_type, element: record.element },
+        | Type::Other(_) => unknown,
     }
 }
 
@@ -245,5 +248,35 @@ impl<V: Uverbs<EventFiles: std::os::fd::AsFd>> std::os::fd::AsFd for EventChanne
 impl<V: Uverbs> fmt::Debug for EventChannel<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventChannel").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_of_a_queue_pair_only_if_its_element_can_be_one() {
+        let event =
+            |event_type, element| asynchronous(&AsyncEvent { element, event_type, reserved: 0 });
+        for event_type in 0..64 {
+            for element in [0, 1, 0xff_ffff, 0x100_0000, 0xffff_ffff, 1 << 32, u64::MAX] {
+                match event(event_type, element) {
+                    Event::QueuePair { queue_pair, .. } => {
+                        assert_eq!(u64::from(queue_pair.get()), element);
+                        assert!(queue_pair.get() < 1 << 24, "event {event_type}");
+                    }
+                    Event::Unknown { number, element: about } => {
+                        assert_eq!((number, about), (event_type, element));
+                    }
+                    Event::CompletionQueueFailed(id) => assert_eq!(id.0, element),
+                    Event::Port(_) | Event::DeviceFailed => {}
+                    other => panic!("{other:?} of event {event_type}"),
+                }
+            }
+        }
+        let failed = |element| event(AsyncEventType::QueuePairFatal.code(), element);
+        assert!(matches!(failed(7), Event::QueuePair { event: QueuePairEvent::Failed, .. }));
+        assert!(matches!(failed(1 << 24), Event::Unknown { .. }));
     }
 }
