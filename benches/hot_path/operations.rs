@@ -12,7 +12,7 @@ use doorbell::mlx5::ring::receive::{ReceiveParts, ReceiveRing};
 use doorbell::mlx5::ring::segment::{CompletionSlot, Segment};
 use doorbell::mlx5::ring::send::{SendParts, SendRing};
 use doorbell::mlx5::ring::table::Table;
-use doorbell::mlx5::ring::{InFlight, Outstanding};
+use doorbell::mlx5::ring::{EventCount, InFlight, Outstanding};
 use doorbell::wr::{self, Inline, LocalSlice, PostError, Receive, RemoteSlice, WorkRequest, Write};
 use doorbell_hal::linux::{Anonymous, MappedPage, MappedRegister};
 use doorbell_hal::memory::DmaMemory;
@@ -90,7 +90,7 @@ impl<C: Caching> Rig<C> {
             consumer_record: leaked(AtomicU32::new(0)),
             arm_record: leaked(AtomicU32::new(0)),
             table,
-            events: leaked(AtomicU32::new(0)),
+            events: leaked(EventCount::new()),
             arm_register: page.register(0x20, 8).unwrap(),
             number: U24::truncate(7),
         };

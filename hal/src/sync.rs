@@ -181,16 +181,25 @@ pub mod mutant {
         NoFenceBeforePublish,
         /// [`super::fence_after_owner`] does nothing.
         NoFenceAfterOwner,
-        /// [`super::fence_before_uncached_register`] does nothing.
+        /// [`super::fence_before_uncached_register`] and [`super::fence_before_write_combining`] do
+        /// nothing.
         NoFenceBeforeRegister,
-        /// The send queue's counter of freed slots is published before the completion was read.
+        /// Which entry completed is stored before the entry's id was read.
         FreedBeforeRead,
-        /// The completion queue's consumer record is published before the completion was read.
+        /// The consumer record is stored before the completion was read.
         ConsumedBeforeRead,
-        /// A poster takes the freed counter without acquiring what it covers.
+        /// A poster loads which entry completed without acquiring what was read of it.
         NoAcquireOfFreed,
-        /// A completion queue is armed with a stale consumer index.
+        /// A poller takes a queue pair out of the table without acquiring what it is made of.
+        NoAcquireOfQueuePair,
+        /// A completion queue is armed as if the next completion had been polled.
         ArmedWithStaleIndex,
+        /// An event that was read is not counted.
+        EventNotCounted,
+        /// What was retired is freed without a look at whether the ring is empty.
+        ReclaimedWithoutLooking,
+        /// A queue pair's resources are retired before it is taken out of the table.
+        ClearedAfterRetired,
     }
 
     std::thread_local! {
@@ -211,23 +220,25 @@ pub mod mutant {
 /// A lock of the control path. Never taken by posting, ringing, polling or arming.
 pub struct Mutex<T>(Inner<T>);
 
-#[cfg(feature = "std")]
+#[cfg(loom)]
+type Inner<T> = loom::sync::Mutex<T>;
+#[cfg(all(not(loom), feature = "std"))]
 type Inner<T> = std::sync::Mutex<T>;
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(loom, feature = "std")))]
 type Inner<T> = spin::Mutex<T>;
 
 impl<T> Mutex<T> {
     /// A lock around `value`.
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Mutex(Inner::new(value))
     }
 
     /// Waits for the lock. A holder that panicked does not poison it: every holder in this project
     /// leaves its data whole between statements.
     pub fn lock(&self) -> impl core::ops::DerefMut<Target = T> + '_ {
-        #[cfg(feature = "std")]
+        #[cfg(any(loom, feature = "std"))]
         return self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        #[cfg(not(feature = "std"))]
+        #[cfg(not(any(loom, feature = "std")))]
         self.0.lock()
     }
 }

@@ -1,2 +1,54 @@
-//! Model checking of the shipped posting and polling code. Built only with `--cfg loom`.
-#![cfg(loom)]
+//! Model checking of the posting and polling code that ships.
+//!
+//! Loom runs each model in the orders in which its threads can meet, and lets a relaxed load see
+//! every value that the memory model allows. What runs is the code of `doorbell::mlx5::ring`, with
+//! the atomics, cells and locks of `doorbell_hal::sync` swapped for loom's; the NIC is a thread that
+//! does what the hardware does, in its order ([`nic`]). Slots and ids are cells: an access that is
+//! not ordered after the other side's is a failure, whatever it read.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test -p doorbell-loom-tests --release --target-dir target/loom
+//! ```
+//!
+//! | module | what must hold | broken by the mutant | which shows as |
+//! |---|---|---|---|
+//! | [`posting`] | an entry's bytes are written before the doorbell record covers it | `NoFenceBeforePublish` | a race |
+//! | [`posting`] | the record covers what the register announces, in both mappings of the register | `NoFenceBeforeRegister` | the NIC finds less |
+//! | [`posting`] | a batch is announced once, by its last entry; a lone short entry travels in the register, byte for byte, also around the ring's end | both of the above | as above |
+//! | [`completing`] | a completion is read after its owner byte said so | `NoFenceAfterOwner` | a race |
+//! | [`completing`] | a completion's slot is written again after it was read, on every pass over the ring | `ConsumedBeforeRead` | a race |
+//! | [`completing`] | a completion that no request asked for finds a whole queue pair, or none | `NoAcquireOfQueuePair` | a race |
+//! | [`freeing`] | slots and ids are written again after the poller, and the NIC, have read them | `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | [`freeing`] | a signaled request frees the unsignaled ones before it; a drained ring starts over | `NoAcquireOfFreed` | a race |
+//! | [`receiving`] | all of this for receives, which have a record and no register | `NoFenceBeforePublish`, `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | [`arming`] | poll until empty, arm, wait: no completion is slept through | `ArmedWithStaleIndex` | a deadlock |
+//! | [`arming`] | every arm after an event has a new number | `EventNotCounted` | a deadlock |
+//! | [`arming`] | the arm record is as new as the arm register | `NoFenceBeforeRegister` | the NIC finds less |
+//! | [`retiring`] | a queue pair's index and entries are used again once its completions are past, in each of its completion queues | `ReclaimedWithoutLooking` | a completion of another |
+//! | [`retiring`] | ids of a queue pair that the kernel would not destroy are freed once nothing finds them | `ClearedAfterRetired` | a race |
+//!
+//! For each mutant there is a test that fails if loom finds nothing, or something else ([`check`]).
+//!
+//! The models are small, so that none has to bound the number of preemptions. No thread waits for
+//! another in a loop, but in [`arming`], where waiting is the matter: it tries a few times, and what
+//! is left to do is done when the threads have ended.
+//!
+//! What loom does not look at:
+//! - some orders. It leaves out those that it takes for equal to others, and looks no further back
+//!   than the last access of a word to see that. So where a model has a point to get to, it checks
+//!   that some order got there, and threads that read are started after those that write.
+//! - a store that is seen before an earlier load of its thread (load buffering);
+//! - the buffers of a write-combining mapping: a store to a register is one event here;
+//! - the domains of AArch64's barriers.
+#![cfg(all(loom, test))]
+
+mod arming;
+mod check;
+mod completing;
+mod freeing;
+mod memory;
+mod nic;
+mod posting;
+mod receiving;
+mod request;
+mod retiring;

@@ -5,6 +5,7 @@ use super::abi::driver::{self, UarAllocType};
 use super::abi::verbs::method;
 use super::abi::{U24, uar};
 use super::call::Call;
+use super::ring::EventCount;
 use super::ring::table::Table;
 use crate::endpoint::{LinkLayer, Mtu};
 use crate::error::Error;
@@ -252,7 +253,7 @@ impl<V: Uverbs> Drop for Record<V> {
 /// The numbers that completion queues' events carry, and the counters that count the events.
 struct Counters {
     next: u64,
-    by_number: BTreeMap<u64, Weak<AtomicU32>>,
+    by_number: BTreeMap<u64, Weak<EventCount>>,
 }
 
 impl<V: Uverbs> Context<V> {
@@ -362,7 +363,7 @@ impl<V: Uverbs> Context<V> {
     }
 
     /// A number for a completion queue's events, which `counter` will count.
-    pub(super) fn add_counter(&self, counter: Weak<AtomicU32>) -> u64 {
+    pub(super) fn add_counter(&self, counter: Weak<EventCount>) -> u64 {
         let mut counters = self.counters.lock();
         let number = counters.next;
         counters.next += 1;
@@ -380,8 +381,8 @@ impl<V: Uverbs> Context<V> {
         let Some(counter) = counters.by_number.get(&number).and_then(Weak::upgrade) else {
             return false;
         };
-        // One waiter at a time adds to it, so a load and a store do.
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // One at a time, as the lock is held.
+        counter.count();
         true
     }
 

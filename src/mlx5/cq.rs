@@ -12,15 +12,14 @@ use super::event::{Channel, CompletionQueueId, EventChannel};
 use super::qp::Resources;
 use super::ring::completion::{CompletionParts, CompletionRing};
 use super::ring::segment::CompletionSlot;
+use super::ring::{Committed, EventCount};
 use crate::completion::Completion;
 use crate::error::{Error, Refused};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use doorbell_hal::memory::DmaMemory;
-use doorbell_hal::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use doorbell_hal::uverbs::Uverbs;
 use zerocopy::FromZeros;
 
@@ -48,29 +47,12 @@ pub(super) struct CompletionShared<V: Uverbs> {
     pub(super) handle: u32,
     /// The number that events carry.
     id: u64,
-    events: Arc<AtomicU32>,
+    events: Arc<EventCount>,
     pub(super) channel: Option<Arc<Channel<V>>>,
-    /// Entries that the ring holds.
-    holds: u32,
-    committed: Mutex<Committed<V>>,
-    /// Whether `committed` has retired queue pairs: all that a poll looks at.
-    retired: AtomicBool,
+    /// Queue pairs that are gone leave their resources here.
+    pub(super) committed: Committed<Arc<Resources<V>>>,
     /// `None` once it was destroyed, or kept.
     parts: Option<(V::Memory, Record<V>)>,
-}
-
-/// What may complete into a completion queue.
-struct Committed<V: Uverbs> {
-    entries: u64,
-    /// Queue pairs that are gone, whose completions may still be in the ring.
-    retired: Vec<Retired<V>>,
-}
-
-/// What a queue pair that is gone leaves with its completion queues.
-struct Retired<V: Uverbs> {
-    entries: u64,
-    /// Freed with the last of them.
-    _resources: Arc<Resources<V>>,
 }
 
 /// The register that arms completion queues is 8 bytes long.
@@ -119,7 +101,7 @@ impl<V: Uverbs> Nic<V> {
         let arm_register =
             context.uncached.register(&context.verbs, uar::CQ_ARM_OFFSET, ARM_REGISTER_BYTES)?;
         let record = context.take_record()?;
-        let events = Arc::new(AtomicU32::new(0));
+        let events = Arc::new(EventCount::new());
         let id = context.add_counter(Arc::downgrade(&events));
         let created = create(context, len, slots, &record, id, channel.as_deref());
         let (handle, number) = created.inspect_err(|_| context.remove_counter(id))?;
@@ -130,9 +112,7 @@ impl<V: Uverbs> Nic<V> {
             id,
             events,
             channel,
-            holds: len - 1,
-            committed: Mutex::new(Committed { entries: 0, retired: Vec::new() }),
-            retired: AtomicBool::new(false),
+            committed: Committed::new(len - 1),
             parts: Some((memory, record)),
         });
         let parts = CompletionParts {
@@ -147,7 +127,7 @@ impl<V: Uverbs> Nic<V> {
         };
         // SAFETY: Q1: memory, record, counter and table are `shared`'s or its context's, which the
         // completion queue holds for as long as its ring. What the table holds, `Resources`, is kept
-        // by `retire` until `reclaim` finds the ring empty, or `shared` is gone.
+        // by `committed` until it finds the ring empty, or `shared` is gone.
         let ring = unsafe { CompletionRing::new(parts) };
         Ok(CompletionQueue { ring, shared, notified: PhantomData })
     }
@@ -205,32 +185,12 @@ impl<V: Uverbs, N> CompletionQueue<V, N> {
     /// complete in order, those of the unsignaled requests before it.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
-        let completion = self.ring.poll();
-        if completion.is_none() && self.shared.retired.load(Ordering::Relaxed) {
-            self.reclaim();
-        }
-        completion
-    }
-
-    /// Frees what queue pairs that are gone left here, if none of their completions is left.
-    #[cold]
-    fn reclaim(&mut self) {
-        let mut committed = self.shared.committed.lock();
-        // What was retired before the lock was taken completes no more, so a ring that is empty now
-        // holds nothing of it.
-        if !self.ring.is_empty() {
-            return;
-        }
-        let retired = core::mem::take(&mut committed.retired);
-        committed.entries -= retired.iter().map(|retired| retired.entries).sum::<u64>();
-        self.shared.retired.store(false, Ordering::Relaxed);
-        drop(committed);
-        drop(retired);
+        self.shared.committed.poll(&mut self.ring)
     }
 
     /// How many entries it holds.
     pub fn entries(&self) -> u32 {
-        self.shared.holds
+        self.shared.committed.holds()
     }
 
     /// Names the queue in events.
@@ -282,29 +242,6 @@ impl<V: Uverbs> CompletionQueue<V, Notified> {
 }
 
 impl<V: Uverbs> CompletionShared<V> {
-    /// Sets `entries` entries aside for a queue pair; unless it may `overcommit`, only if they fit.
-    pub(super) fn commit(&self, entries: u64, overcommit: bool) -> Result<(), Error> {
-        let mut committed = self.committed.lock();
-        let needed = committed.entries + entries;
-        if !overcommit && needed > self.holds.into() {
-            return Err(Error::Overcommitted { needed, holds: self.holds.into() });
-        }
-        committed.entries = needed;
-        Ok(())
-    }
-
-    /// Takes back what was set aside for a queue pair that was never made.
-    pub(super) fn uncommit(&self, entries: u64) {
-        self.committed.lock().entries -= entries;
-    }
-
-    /// Keeps what completions of a queue pair need that is gone, until none can be left.
-    pub(super) fn retire(&self, entries: u64, resources: Arc<Resources<V>>) {
-        let mut committed = self.committed.lock();
-        committed.retired.push(Retired { entries, _resources: resources });
-        self.retired.store(true, Ordering::Relaxed);
-    }
-
     fn destroy(&mut self) -> Result<(), Error> {
         if self.parts.is_none() {
             return Ok(());

@@ -15,7 +15,7 @@ use super::abi::verbs::method;
 use super::abi::verbs::qp::DestroyQpResp;
 use super::context::{Context, Record, SendRegister};
 use super::cq::CompletionShared;
-use super::ring::InFlight;
+use super::ring::{InFlight, committed};
 use crate::completion::QueuePairIndex;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Refused};
@@ -113,9 +113,11 @@ impl<V: Uverbs> Pair<V> {
 
     /// Takes the queue pair away from pollers.
     fn retire(&mut self) {
-        self.context.table.set(self.resources.index, core::ptr::null());
-        self.send_completions.retire(self.send_entries, self.resources.clone());
-        self.receive_completions.retire(self.receive_entries, self.resources.clone());
+        let queues = [
+            (&self.send_completions.committed, self.send_entries),
+            (&self.receive_completions.committed, self.receive_entries),
+        ];
+        committed::retire(&self.context.table, self.resources.index, queues, &self.resources);
     }
 }
 

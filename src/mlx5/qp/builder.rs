@@ -118,17 +118,18 @@ impl<V: Uverbs, C: Caching> QueuePairBuilder<V, C> {
         let sizes = self.sizes()?;
         let (sends, receives) = (u64::from(sizes.sends), u64::from(sizes.receives));
         if Arc::ptr_eq(&self.send_completions, &self.receive_completions) {
-            self.send_completions.commit(sends + receives, self.overcommit)?;
+            self.send_completions.committed.commit(sends + receives, self.overcommit)?;
         } else {
-            self.send_completions.commit(sends, self.overcommit)?;
-            if let Err(error) = self.receive_completions.commit(receives, self.overcommit) {
-                self.send_completions.uncommit(sends);
+            self.send_completions.committed.commit(sends, self.overcommit)?;
+            if let Err(error) = self.receive_completions.committed.commit(receives, self.overcommit)
+            {
+                self.send_completions.committed.uncommit(sends);
                 return Err(error);
             }
         }
         self.create_committed(&sizes).inspect_err(|_| {
-            self.send_completions.uncommit(sends);
-            self.receive_completions.uncommit(receives);
+            self.send_completions.committed.uncommit(sends);
+            self.receive_completions.committed.uncommit(receives);
         })
     }
 

@@ -1,5 +1,6 @@
 //! Polling a completion ring, and arming it.
 
+use super::events::EventCount;
 use super::outstanding::InFlight;
 use super::segment::CompletionSlot;
 use super::table::{Places, Table};
@@ -8,9 +9,7 @@ use crate::completion::{
 };
 use crate::mlx5::abi::U24;
 use crate::mlx5::abi::cqe::{self, CompletionOpcode as Kind, OpcodeOwner, Syndrome};
-use crate::mlx5::abi::doorbell::{
-    ArmDoorbell, ArmSequence, ArmWord, CompletionQueueWord, ConsumerWord,
-};
+use crate::mlx5::abi::doorbell::{ArmDoorbell, ArmWord, CompletionQueueWord, ConsumerWord};
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register, Uncached};
 use doorbell_hal::sync::{self, AtomicU32, Ordering};
@@ -27,8 +26,8 @@ pub struct CompletionParts<R> {
     pub arm_record: NonNull<AtomicU32>,
     /// The queue pairs whose completions come here.
     pub table: NonNull<Table>,
-    /// How many events the ring has raised; counted by whoever reads events.
-    pub events: NonNull<AtomicU32>,
+    /// How many events of the ring were read; counted by whoever reads them.
+    pub events: NonNull<EventCount>,
     /// The register that arms completion queues.
     pub arm_register: R,
     /// The completion queue's number.
@@ -50,7 +49,7 @@ pub struct CompletionRing<R> {
     places: Places,
     first: NonNull<CompletionSlot>,
     arm_record: NonNull<AtomicU32>,
-    events: NonNull<AtomicU32>,
+    events: NonNull<EventCount>,
     arm_register: R,
     number: U24,
     /// The last completion that was a rare one.
@@ -224,8 +223,7 @@ impl<R: Register> CompletionRing<R> {
         if sync::mutant::is(sync::mutant::Mutant::ArmedWithStaleIndex) {
             consumer = consumer.wrapping_add(1);
         }
-        let sequence = ArmSequence::of(events.load(Ordering::Relaxed));
-        let arm = ArmWord::of(U24::truncate(consumer), solicited_only, sequence);
+        let arm = ArmWord::of(U24::truncate(consumer), solicited_only, events.sequence());
         record.store(arm.to_memory(), Ordering::Relaxed);
         let cqn = CompletionQueueWord::of(self.number);
         // Pairs with the NIC reading the record after it saw the register.
@@ -315,18 +313,18 @@ mod tests {
     /// Polls a ring that holds `completion` alone, with queue pair 1 in a table of 4 places.
     fn poll(completion: cqe::Completion) -> Option<Completion> {
         let slot = Box::new(CompletionSlot::fresh());
-        let words = [0; 3].map(AtomicU32::new);
+        let (words, events) = ([0; 2].map(AtomicU32::new), EventCount::new());
         let in_flight = InFlight { send: Outstanding::new(4), receive: Outstanding::new(4) };
         let table = Table::new(4);
         table.set(U24::truncate(1), &in_flight);
-        let [consumer_record, arm_record, events] = words.each_ref().map(NonNull::from);
+        let [consumer_record, arm_record] = words.each_ref().map(NonNull::from);
         let parts = CompletionParts {
             slots: NonNull::from(&*slot),
             len: 1,
             consumer_record,
             arm_record,
             table: NonNull::from(&table),
-            events,
+            events: NonNull::from(&events),
             arm_register: Nowhere,
             number: U24::truncate(0),
         };

@@ -8,6 +8,8 @@
 //! | [`receive`] | [`ReceiveRing`]: posting receives | the poster |
 //! | [`completion`] | [`CompletionRing`]: polling, arming | the poller |
 //! | [`outstanding`] | what poster and poller share of one queue pair: ids, and what completed last | both |
+//! | [`committed`] | what may complete into a ring, and what queue pairs that are gone leave there | the poller looks at one flag; the control path |
+//! | [`events`] | the count of events, which numbers the arms | the poller loads it; whoever reads events counts |
 //! | [`table`] | how a completion finds its queue pair | the poller; the control path adds and removes |
 //! | [`segment`] | ring memory as cells | whom the ordering words let |
 //!
@@ -29,15 +31,19 @@
 //! | poller to poster | [`Outstanding::complete`]: which entry completed, released | [`Outstanding::completed`]: acquired, before the slot is written again |
 //! | poller to NIC | [`CompletionRing::poll`]: the consumer record, released | the NIC, before it writes the slot again |
 
+pub mod committed;
 pub mod completion;
 pub mod entry;
+pub mod events;
 pub mod outstanding;
 pub mod receive;
 pub mod segment;
 pub mod send;
 pub mod table;
 
+pub use committed::Committed;
 pub use completion::CompletionRing;
+pub use events::EventCount;
 pub use outstanding::{InFlight, Outstanding};
 pub use receive::ReceiveRing;
 pub use send::SendRing;

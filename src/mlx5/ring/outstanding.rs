@@ -64,6 +64,8 @@ impl Outstanding {
         #[cfg(loom)]
         if mutant::is(Mutant::FreedBeforeRead) {
             self.completed.store(counter, Ordering::Release);
+            // SAFETY: S1: broken, on purpose. Q2: as below.
+            return unsafe { self.id(counter.into()).as_ref().read() };
         }
         // SAFETY: S1: a completed entry's id is the poller's, which our caller is. Q2: it is ours.
         let id = unsafe { self.id(counter.into()).as_ref().read() };

@@ -4,7 +4,7 @@ use super::entry::Pieces;
 use super::outstanding::{Outstanding, Room};
 use super::segment::Segment;
 use crate::mlx5::abi::doorbell::CounterWord;
-use crate::mlx5::abi::wqe::{DataSegment, SEGMENT_BYTES};
+use crate::mlx5::abi::wqe::DataSegment;
 use crate::wr::{PostError, Receive};
 use core::ptr::NonNull;
 use doorbell_hal::sync::{self, AtomicU32, DmaCell, Ordering};
@@ -56,7 +56,7 @@ impl ReceiveRing {
         ReceiveRing {
             room: Room::new(parts.len),
             mask: parts.len.wrapping_sub(1),
-            entry_bytes: parts.pieces as usize * SEGMENT_BYTES,
+            entry_bytes: parts.pieces as usize * size_of::<Segment>(),
             parts,
             ids,
             posted: 0,
