@@ -203,7 +203,8 @@ fn bounds_of_any_size_are_bounds() {
 
 #[test]
 fn a_port_in_a_state_of_no_name_is_not_active() {
-    for (state, name) in [(0, "in no state"), (2, "Initialize"), (3, "Armed"), (77, "in no state")] {
+    for (state, name) in [(0, "in no state"), (2, "Initialize"), (3, "Armed"), (77, "in no state")]
+    {
         let error = open(port!(u8 state = state)).err().unwrap();
         assert!(matches!(error, Error::PortNotActive { .. }), "{error}");
         assert!(error.to_string().contains(name), "{error}");
