@@ -25,7 +25,7 @@ fn builder(network: &Network) -> Builder {
 fn refusal(builder: Builder) -> Error {
     let file = builder.open();
     let control = file.control();
-    let error = Nic::open(file).err().expect("it was opened");
+    let error = Nic::open(file).expect_err("it was opened");
     assert_eq!(control.objects(), Objects::default(), "left behind by {error}");
     error
 }

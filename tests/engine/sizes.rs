@@ -8,10 +8,11 @@ use doorbell::wr::{self, Inline, LocalSlice, Nothing, PostError};
 use doorbell_hal::mmio::Uncached;
 use doorbell_hal::uverbs::Uverbs;
 
-/// The sizes around the MTU, and the far ones.
-fn sizes(mtu: Mtu) -> [usize; 8] {
+/// The sizes around the MTU, around what 16 bits count, and a far one.
+fn sizes(mtu: Mtu) -> [usize; 11] {
     let mtu = mtu.bytes() as usize;
-    [0, 1, mtu - 1, mtu, mtu + 1, 2 * mtu, 3 * mtu + 7, 1 << 20]
+    let (around, far) = (1 << 16, 1 << 20);
+    [0, 1, mtu - 1, mtu, mtu + 1, 2 * mtu, 3 * mtu + 7, around - 1, around, around + 1, far]
 }
 
 fn with_mtu(mtu: Mtu) -> Options {

@@ -301,6 +301,7 @@ mod tests {
     use super::*;
     use crate::mlx5::abi::cqe::UserIndexWord;
     use alloc::boxed::Box;
+    use alloc::string::ToString;
 
     struct Nowhere;
 
@@ -355,6 +356,67 @@ mod tests {
                 };
                 assert_eq!(queue_pair.get(), 1, "opcode {opcode}, {high:#x}");
             }
+        }
+    }
+
+    /// A failure of queue pair 1, whose entry starts at slot 2.
+    fn failure(opcode: u8, syndrome: u8) -> cqe::Completion {
+        let error = cqe::ErrorCompletion {
+            srqn: UserIndexWord::new().with_user_index(U24::truncate(1)),
+            vendor_err_synd: 0x5a,
+            syndrome,
+            wqe_counter: 2.into(),
+            op_own: OpcodeOwner::from_bits(opcode << 4),
+            // What is not defined of a failure is of no use to anybody.
+            ..zerocopy::FromBytes::read_from_bytes(&[0xee; 64]).unwrap()
+        };
+        zerocopy::transmute!(error)
+    }
+
+    #[test]
+    fn every_syndrome_of_a_failure_is_a_status_and_none_is_nothing() {
+        // `MLX5_CQE_SYNDROME_*`, and the specification's names of them.
+        let known = [
+            (0x01, Status::LocalLength),
+            (0x02, Status::LocalQueuePairOperation),
+            (0x04, Status::LocalProtection),
+            (0x05, Status::WorkRequestFlushed),
+            (0x06, Status::MemoryWindowBind),
+            (0x10, Status::BadResponse),
+            (0x11, Status::LocalAccess),
+            (0x12, Status::RemoteInvalidRequest),
+            (0x13, Status::RemoteAccess),
+            (0x14, Status::RemoteOperation),
+            (0x15, Status::TransportRetryExceeded),
+            (0x16, Status::ReceiverNotReadyRetryExceeded),
+            (0x22, Status::RemoteAborted),
+        ];
+        for syndrome in 0..=u8::MAX {
+            for (opcode, queue) in [(13, Queue::Send), (14, Queue::Receive)] {
+                let expected = known.iter().find(|(code, _)| *code == syndrome);
+                let expected = expected.map_or(Status::Other(syndrome), |(_, status)| *status);
+                let Some(Completion::Failed(failed)) = poll(failure(opcode, syndrome)) else {
+                    panic!("syndrome {syndrome:#x} of opcode {opcode} is no failure")
+                };
+                assert_eq!((failed.status, failed.queue), (expected, queue));
+                assert_eq!((failed.id, failed.vendor), (0, 0x5a));
+                let text = failed.to_string();
+                assert!(text.contains(&expected.to_string()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_opcode_is_a_completion_but_the_one_that_says_there_is_none() {
+        for bits in 0..=u8::MAX {
+            let completion = cqe::Completion {
+                srqn_uidx: UserIndexWord::new().with_user_index(U24::truncate(1)),
+                op_own: OpcodeOwner::from_bits(bits),
+                ..cqe::Completion::fresh()
+            };
+            // Of the first pass the owner bit is 0, and 15 is the opcode of a slot never written.
+            let expected = bits & 1 == 0 && bits >> 4 != 15;
+            assert_eq!(poll(completion).is_some(), expected, "{bits:#04x}");
         }
     }
 }
