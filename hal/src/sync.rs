@@ -186,6 +186,8 @@ pub mod mutant {
         NoFenceBeforeRegister,
         /// Which entry completed is stored before the entry's id was read.
         FreedBeforeRead,
+        /// Whether an entry marks the end of those posted is looked at after it was freed.
+        EndSeenAfterFreed,
         /// The consumer record is stored before the completion was read.
         ConsumedBeforeRead,
         /// A poster loads which entry completed without acquiring what was read of it.

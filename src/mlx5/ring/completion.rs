@@ -255,8 +255,16 @@ fn rare(
             return Some(Completion::Unrecognized(Unrecognized { queue_pair, opcode }));
         }
     };
+    let counter = entry.wqe_counter.get();
+    // Looked at before the entry is freed: when it is, the poster may start over, without an end.
+    let is_end = outstanding.is_end(counter);
     // SAFETY: S1: only the poller calls this, with a completion that it found, of the queue's entry.
-    let id = unsafe { outstanding.complete(entry.wqe_counter.get()) };
+    let id = unsafe { outstanding.complete(counter) };
+    #[cfg(loom)]
+    let is_end = match sync::mutant::is(sync::mutant::Mutant::EndSeenAfterFreed) {
+        true => outstanding.is_end(counter),
+        false => is_end,
+    };
     let by = match entry.op_own.kind() {
         Ok(Kind::Request) => return Some(Completion::Sent(Sent { id, queue_pair })),
         Ok(Kind::ReceiveSend) => Arrival::Send,
@@ -264,7 +272,7 @@ fn rare(
         Ok(Kind::ReceiveSendInvalidate) => Arrival::SendInvalidate(entry.imm_inval_pkey.get()),
         Ok(Kind::ReceiveWriteImmediate) => Arrival::WriteImmediate(entry.imm_inval_pkey.get()),
         _ => {
-            if outstanding.is_end(entry.wqe_counter.get()) {
+            if is_end {
                 return None;
             }
             let error = entry.as_error();
