@@ -26,6 +26,13 @@ impl Nic {
             }
         }
     }
+
+    /// As [`look`](Self::look), for a queue pair in error.
+    fn flush(&mut self) {
+        for entry in self.sender.look() {
+            assert!(self.reporter.report(Report::failed(INDEX, entry.start)));
+        }
+    }
 }
 
 /// The ids of what has completed.
@@ -165,6 +172,34 @@ fn reset(restarted: Reached) -> impl Fn() {
     }
 }
 
+/// A queue pair in error, whose last request was done and not signaled. An entry that marks the end
+/// says so, which the poller keeps to itself, also when the ring starts over meanwhile.
+fn marked_end(restarted: Reached) -> impl Fn() {
+    move || {
+        let (queue_pair, mut completions, mut nic) = queue_pair(2);
+        let mut ring = queue_pair.send_ring::<Uncached>();
+        ring.post(wr::send(Inline(request::mark(0)))).unwrap();
+        ring.ring();
+        nic.look();
+        ring.mark_end();
+        nic.flush();
+        let restarted = restarted.clone();
+        let poster = thread::spawn(move || {
+            let done = restart(&mut ring, &mut nic);
+            if done {
+                restarted.note();
+            }
+            (ring, nic, done)
+        });
+        let mut ids = Vec::new();
+        poll(&mut completions, &mut ids);
+        let (mut ring, mut nic, done) = poster.join().unwrap();
+        assert!(done || restart(&mut ring, &mut nic));
+        poll(&mut completions, &mut ids);
+        assert_eq!((ids, ring.outstanding()), (vec![5], 0));
+    }
+}
+
 /// Each of the models, with the point that it has to get to.
 fn each(check: impl Fn(Box<dyn Fn() + Send + Sync>, Reached)) {
     let reached = Reached::default();
@@ -173,6 +208,19 @@ fn each(check: impl Fn(Box<dyn Fn() + Send + Sync>, Reached)) {
     check(Box::new(unsignaled(reached.clone())), reached);
     let reached = Reached::default();
     check(Box::new(reset(reached.clone())), reached);
+}
+
+#[test]
+fn the_end_of_a_queue_pair_in_error_is_nobodys_completion() {
+    let restarted = Reached::default();
+    holds(marked_end(restarted.clone()));
+    restarted.check();
+}
+
+#[test]
+fn an_end_that_is_looked_for_after_the_poster_may_start_over_is_caught() {
+    let seen = Failure::Assertion("Failed(");
+    catches(Mutant::EndSeenAfterFreed, seen, marked_end(Reached::default()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Loom runs each model in the orders in which its threads can meet, and lets a relaxed load see
 //! every value that the memory model allows. What runs is the code of `doorbell::mlx5::ring`, with
 //! the atomics, cells and locks of `doorbell_hal::sync` swapped for loom's; the NIC is a thread that
-//! does what the hardware does, in its order ([`nic`]). Slots and ids are cells: an access that is
+//! does what the hardware does, in its order (`nic`). Slots and ids are cells: an access that is
 //! not ordered after the other side's is a failure, whatever it read.
 //!
 //! ```sh
@@ -12,26 +12,27 @@
 //!
 //! | module | what must hold | broken by the mutant | which shows as |
 //! |---|---|---|---|
-//! | [`posting`] | an entry's bytes are written before the doorbell record covers it | `NoFenceBeforePublish` | a race |
-//! | [`posting`] | the record covers what the register announces, in both mappings of the register | `NoFenceBeforeRegister` | the NIC finds less |
-//! | [`posting`] | a batch is announced once, by its last entry; a lone short entry travels in the register, byte for byte, also around the ring's end | both of the above | as above |
-//! | [`completing`] | a completion is read after its owner byte said so | `NoFenceAfterOwner` | a race |
-//! | [`completing`] | a completion's slot is written again after it was read, on every pass over the ring | `ConsumedBeforeRead` | a race |
-//! | [`completing`] | a completion that no request asked for finds a whole queue pair, or none | `NoAcquireOfQueuePair` | a race |
-//! | [`freeing`] | slots and ids are written again after the poller, and the NIC, have read them | `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
-//! | [`freeing`] | a signaled request frees the unsignaled ones before it; a drained ring starts over | `NoAcquireOfFreed` | a race |
-//! | [`receiving`] | all of this for receives, which have a record and no register | `NoFenceBeforePublish`, `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
-//! | [`arming`] | poll until empty, arm, wait: no completion is slept through | `ArmedWithStaleIndex` | a deadlock |
-//! | [`arming`] | every arm after an event has a new number | `EventNotCounted` | a deadlock |
-//! | [`arming`] | the arm record is as new as the arm register | `NoFenceBeforeRegister` | the NIC finds less |
-//! | [`retiring`] | a queue pair's index and entries are used again once its completions are past, in each of its completion queues | `ReclaimedWithoutLooking` | a completion of another |
-//! | [`retiring`] | ids of a queue pair that the kernel would not destroy are freed once nothing finds them | `ClearedAfterRetired` | a race |
+//! | `posting` | an entry's bytes are written before the doorbell record covers it | `NoFenceBeforePublish` | a race |
+//! | `posting` | the record covers what the register announces, in both mappings of the register | `NoFenceBeforeRegister` | the NIC finds less |
+//! | `posting` | a batch is announced once, by its last entry; a lone short entry travels in the register, byte for byte, also around the ring's end | both of the above | as above |
+//! | `completing` | a completion is read after its owner byte said so | `NoFenceAfterOwner` | a race |
+//! | `completing` | a completion's slot is written again after it was read, on every pass over the ring | `ConsumedBeforeRead` | a race |
+//! | `completing` | a completion that no request asked for finds a whole queue pair, or none | `NoAcquireOfQueuePair` | a race |
+//! | `freeing` | slots and ids are written again after the poller, and the NIC, have read them | `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | `freeing` | a signaled request frees the unsignaled ones before it; a drained ring starts over | `NoAcquireOfFreed` | a race |
+//! | `freeing` | the entry that marks the end of a queue pair in error is nobody's completion, also when the ring starts over | `EndSeenAfterFreed` | a failure of no request |
+//! | `receiving` | all of this for receives, which have a record and no register | `NoFenceBeforePublish`, `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | `arming` | poll until empty, arm, wait: no completion is slept through | `ArmedWithStaleIndex` | a deadlock |
+//! | `arming` | every arm after an event has a new number | `EventNotCounted` | a deadlock |
+//! | `arming` | the arm record is as new as the arm register | `NoFenceBeforeRegister` | the NIC finds less |
+//! | `retiring` | a queue pair's index and entries are used again once its completions are past, in each of its completion queues | `ReclaimedWithoutLooking` | a completion of another |
+//! | `retiring` | ids of a queue pair that the kernel would not destroy are freed once nothing finds them | `ClearedAfterRetired` | a race |
 //!
-//! For each mutant there is a test that fails if loom finds nothing, or something else ([`check`]).
+//! For each mutant there is a test that fails if loom finds nothing, or something else (`check`).
 //!
-//! The models are small, so that none has to bound the number of preemptions. No thread waits for
-//! another in a loop, but in [`arming`], where waiting is the matter: it tries a few times, and what
-//! is left to do is done when the threads have ended.
+//! The models are small, so that none has to bound the number of preemptions. A thread that could
+//! wait for another tries a few times instead, and what is left is done when the threads have ended.
+//! Only in `arming`, where waiting is the matter, do threads sleep.
 //!
 //! What loom does not look at:
 //! - some orders. It leaves out those that it takes for equal to others, and looks no further back

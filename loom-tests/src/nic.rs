@@ -87,8 +87,10 @@ impl Sender {
         let control = ControlSegment::from_words(self.segment(start, 0));
         assert_eq!(control.opmod_idx_opcode.index(), start, "the entry is the slot's");
         let slots = usize::from(control.qpn_ds.segments()).div_ceil(SLOT_SEGMENTS) as u16;
-        let [_header @ .., a, b, c, d] = self.segment(start, 1)[0].to_ne_bytes();
-        assert_eq!([a, b, c, d], request::mark(start.into()), "the data is the entry's");
+        if control.qpn_ds.segments() > 1 {
+            let [_header @ .., a, b, c, d] = self.segment(start, 1)[0].to_ne_bytes();
+            assert_eq!([a, b, c, d], request::mark(start.into()), "the data is the entry's");
+        }
         for slot in 1..slots {
             let data = self.segment(start.wrapping_add(slot), 0);
             assert_eq!(data, [request::DATA; 2], "the data is the entry's");
@@ -175,6 +177,11 @@ impl Report {
     pub fn sent(index: U24, counter: u16) -> Self {
         let kind = CompletionOpcode::Request;
         Report { kind, index, counter, bytes: 0, solicited: false }
+    }
+
+    /// That it failed.
+    pub fn failed(index: U24, counter: u16) -> Self {
+        Report { kind: CompletionOpcode::RequestError, ..Self::sent(index, counter) }
     }
 }
 
