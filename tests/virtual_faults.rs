@@ -97,8 +97,7 @@ fn a_nic_that_fails_says_so_and_its_objects_can_be_given_up() {
         let refused = end.nic.completion_queue(8).err().unwrap();
         assert!(matches!(refused, Error::Refused { reason: Errno::EIO, .. }), "{refused}");
         assert!(end.nic.region::<Local>(64, Order::InOrder).is_err());
-        let refused = qp.fail();
-        let qp = refused.err().expect("the NIC changes no state any more").object;
+        let qp = qp.fail().expect_err("the NIC changes no state any more").object;
         qp.destroy().unwrap();
         cq.destroy().unwrap();
         drop(channel);

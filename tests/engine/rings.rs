@@ -304,7 +304,7 @@ on_any_device! {
                 }
             }
         }
-        let pieces = vec![b.piece(0..1); PIECES + 1];
+        let pieces = [b.piece(0..1); PIECES + 1];
         let (given, most) = (PIECES as u32 + 1, PIECES as u32);
         let refused = b.qp.receives().post(wr::receive(&pieces[..]));
         assert_eq!(refused, Err(PostError::TooManyPieces { given, most }));

@@ -167,7 +167,7 @@ on_any_device! {
                             let place = (thread * (PAIRS / 3) + k) as u64 * 64;
                             let to = target.remote().slice(place..place + 8).unwrap();
                             let request = wr::write(Inline(id.to_ne_bytes()), to).unwrap();
-                            let request = request.id(id << 8 | place / 64).signaled();
+                            let request = request.id((id << 8) | (place / 64)).signaled();
                             retry("requests", || qp.sends().post(request).is_ok());
                             qp.sends().ring();
                         }
