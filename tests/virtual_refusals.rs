@@ -210,7 +210,8 @@ fn making_the_first_of_each_on_a_cold_nic_leaves_at_most_a_page_of_each_kind() {
         says(&error, &control.calls(), nth);
         let left = control.objects();
         assert_eq!((left.completion_queues, left.queue_pairs, left.pinned), (0, 0, 0));
-        assert!(left.allocations <= 1 && left.register_pages <= 2 && left.mappings <= 2);
+        assert!(left.allocations <= 1 && left.register_pages <= 2);
+        assert_eq!(left.register_pages, left.mappings, "a page that is not mapped was given back");
         // And trying again works, with the page that is there.
         let made = make().unwrap();
         drop(made);
