@@ -119,6 +119,8 @@ pub(crate) struct Bench {
     mtu: Mtu,
     /// What each side lets its peer do.
     rights: Access,
+    #[cfg(test)]
+    heard: Heard,
 }
 
 /// A NIC with a queue pair.
@@ -152,7 +154,13 @@ struct Muted {
     inner: Loopback,
     /// A bit for each port whose packets are lost.
     deaf: Arc<AtomicU32>,
+    /// Packets that were sent, by the port that sent them, for who writes them down.
+    #[cfg(test)]
+    heard: Heard,
 }
+
+#[cfg(test)]
+type Heard = Arc<std::sync::Mutex<Vec<(usize, Vec<u8>)>>>;
 
 impl Fabric for Muted {
     fn attach(&mut self) -> Port {
@@ -179,6 +187,12 @@ impl Fabric for Muted {
         destination: Address,
         packet: Packet,
     ) {
+        #[cfg(test)]
+        {
+            let mut bytes = Vec::new();
+            packet.encode(&mut bytes).expect("its memory is there");
+            self.heard.lock().expect("not poisoned").push((1 - port.0 as usize, bytes));
+        }
         if self.deaf.load(Ordering::Relaxed) & 1 << port.0 == 0 {
             self.inner.send(now, port, source, destination, packet);
         }
@@ -205,7 +219,14 @@ impl Bench {
     pub(crate) fn new(input: &Input) -> Self {
         let (seed, how) = (input.byte(), input.byte());
         let deaf = Arc::new(AtomicU32::new(0));
-        let fabric = Muted { inner: Loopback::new(), deaf: deaf.clone() };
+        #[cfg(test)]
+        let heard = Heard::default();
+        let fabric = Muted {
+            inner: Loopback::new(),
+            deaf: deaf.clone(),
+            #[cfg(test)]
+            heard: heard.clone(),
+        };
         let network = Network::builder().stepped(seed.into()).fabric(fabric).build();
         let sides = [1, 2].map(|lid| Side::new(&network, Address::Lid(lid)));
         let mtu = if how & 1 == 0 { Mtu::B256 } else { Mtu::B1024 };
@@ -215,7 +236,15 @@ impl Bench {
             remote_read: how & 4 == 0,
             remote_atomic: how & 8 == 0,
         };
-        let mut bench = Bench { network, sides, deaf, mtu, rights };
+        let mut bench = Bench {
+            network,
+            sides,
+            deaf,
+            mtu,
+            rights,
+            #[cfg(test)]
+            heard,
+        };
         bench.connect();
         bench
     }
@@ -359,6 +388,12 @@ impl Bench {
         this.write(RECEIVES.start + u64::from(this.received % ENTRIES) * 64, &entry);
         this.received = this.received.wrapping_add(1);
         this.announce_receives(this.received);
+    }
+
+    /// The packets that were sent so far, each with the side that it was sent to.
+    #[cfg(test)]
+    pub(crate) fn heard(&self) -> Vec<(usize, Vec<u8>)> {
+        self.heard.lock().expect("not poisoned").clone()
     }
 
     /// Steps until nothing is left to do, which must not take more than `most` steps.
@@ -514,6 +549,13 @@ impl Side {
     /// Says in the record that completions up to `counter` were consumed.
     pub(crate) fn consume(&self, counter: u32) {
         self.write(COMPLETION_RECORD.start, &counter.to_be_bytes());
+    }
+
+    /// The completions that are there, whoever's slots they are in.
+    #[cfg(test)]
+    pub(crate) fn completions(&self) -> Vec<[u8; 64]> {
+        let slots = COMPLETIONS.step_by(64).map(|at| self.read::<64>(at));
+        slots.filter(|slot| slot[63] >> 4 != 15).collect()
     }
 
     /// Takes the completions that are there, each of which must be one of this side's queue pair.

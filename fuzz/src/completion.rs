@@ -120,7 +120,7 @@ impl World {
     }
 
     fn call(&mut self, input: &Input) {
-        match input.byte() % 10 {
+        match input.byte() % 11 {
             0 => self.write(input.below(self.slots.len()), input.array()),
             1 => {
                 // What comes next, of a queue pair that there may be.
@@ -147,6 +147,7 @@ impl World {
                 assert_eq!(self.ring.is_empty(), !self.owner.is_next(&self.bytes));
                 self.check_room();
             }
+            9 => self.pair(input).fail(),
             _ => self.drain(),
         }
     }
@@ -171,11 +172,11 @@ impl World {
             let index = u32::from_be_bytes([0, bytes[33], bytes[34], bytes[35]]);
             // Only the table's bits count.
             let place = index & (self.table.len() - 1);
-            match self.pairs.get_mut(place as usize) {
-                Some(pair) if pair.is_live => {
-                    break Some(Seen::of(&bytes, place, &mut pair.sent, &mut pair.received));
-                }
-                _ => {}
+            let Some(pair) = self.pairs.get_mut(place as usize) else { continue };
+            if pair.is_live
+                && let seen @ Some(_) = Seen::of(&bytes, place, &mut pair.sent, &mut pair.received)
+            {
+                break seen;
             }
         };
         assert_eq!(completion.map(Seen::from), expected);
@@ -312,6 +313,18 @@ impl Pair {
         }
         if input.flag() {
             either!(&mut self.sends, ring => ring.ring());
+        }
+        self.check_room();
+    }
+
+    /// The queue pair was taken down: the entry that marks its end is posted, once.
+    fn fail(&mut self) {
+        self.check_room();
+        let (room, outstanding) =
+            either!(&mut self.sends, ring => (ring.room(), ring.outstanding()));
+        either!(&mut self.sends, ring => ring.mark_end());
+        if room > 0 && outstanding > 0 {
+            self.sent.end();
         }
         self.check_room();
     }

@@ -21,7 +21,7 @@ pub mod endpoint;
 pub mod event_records;
 pub mod input;
 pub mod kernel_answers;
-//pub mod operations;
+pub mod operations;
 pub mod packet_bytes;
 pub mod packets;
 pub mod replay;
@@ -33,12 +33,14 @@ mod audit;
 mod bench;
 mod meddler;
 mod reference;
+#[cfg(test)]
+mod seeds;
 
 /// A target: panics if its bytes make something happen that must not.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("completion", completion::run),
     ("kernel_answers", kernel_answers::run),
     ("event_records", event_records::run),
@@ -47,7 +49,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("verbs_ioctl", verbs_ioctl::run),
     ("packet_bytes", packet_bytes::run),
     ("packets", packets::run),
-    //    ("operations", operations::run),
+    ("operations", operations::run),
 ];
 
 /// Makes the program of a target: a fuzzer under `cargo fuzz`, else one that replays the files that

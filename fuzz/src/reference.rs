@@ -15,18 +15,19 @@ pub(crate) enum Seen {
 
 impl Seen {
     /// The completion that is in `bytes`, of the queue pair at `queue_pair`. Frees what completed.
+    /// None if it is that of the entry which marks a queue's end.
     pub(crate) fn of(
         bytes: &[u8; 64],
         queue_pair: u32,
         sends: &mut Mirror,
         receives: &mut Mirror,
-    ) -> Self {
+    ) -> Option<Self> {
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let counter = u16::from_be_bytes([bytes[60], bytes[61]]);
         let (immediate, len, solicited) = (word(36), word(44), bytes[63] & 2 != 0);
         let opcode = bytes[63] >> 4;
         let by = match opcode {
-            0 => return Seen::Sent { id: sends.complete(counter), queue_pair },
+            0 => return Some(Seen::Sent { id: sends.complete(counter), queue_pair }),
             1 => Arrival::WriteImmediate(immediate),
             2 => Arrival::Send,
             3 => Arrival::SendImmediate(immediate),
@@ -37,11 +38,13 @@ impl Seen {
                     _ => (Queue::Receive, receives),
                 };
                 let (id, vendor, syndrome) = (mirror.complete(counter), bytes[54], bytes[55]);
-                return Seen::Failed { id, queue_pair, queue, syndrome, vendor };
+                let failed = Seen::Failed { id, queue_pair, queue, syndrome, vendor };
+                return (mirror.end != Some(counter)).then_some(failed);
             }
-            _ => return Seen::Unrecognized { queue_pair, opcode },
+            _ => return Some(Seen::Unrecognized { queue_pair, opcode }),
         };
-        Seen::Received { id: receives.complete(counter), queue_pair, len, by, solicited }
+        let id = receives.complete(counter);
+        Some(Seen::Received { id, queue_pair, len, by, solicited })
     }
 }
 
@@ -145,13 +148,16 @@ pub(crate) struct Mirror {
     posted: u32,
     /// What the last completion named.
     completed: u16,
+    /// The entry that marks the end, and completes unseen.
+    end: Option<u16>,
 }
 
 impl Mirror {
     /// A queue of `len` slots.
     pub(crate) fn new(len: u32) -> Self {
         let ids = vec![0; len.max(1) as usize];
-        Mirror { len, ids, entries: VecDeque::new(), freed: 0, posted: 0, completed: u16::MAX }
+        let entries = VecDeque::new();
+        Mirror { len, ids, entries, freed: 0, posted: 0, completed: u16::MAX, end: None }
     }
 
     /// An entry of `slots` slots was posted.
@@ -160,6 +166,14 @@ impl Mirror {
         self.ids[place] = id;
         self.entries.push_back((self.posted, self.posted + slots));
         self.posted += slots;
+    }
+
+    /// The entry that marks the end was posted, unless it was before.
+    pub(crate) fn end(&mut self) {
+        if self.end.is_none() {
+            self.end = Some(self.posted as u16);
+            self.post(1, 0);
+        }
     }
 
     /// The completion of the entry that starts at slot `counter`, modulo 2^16. Answers its id.
