@@ -74,7 +74,8 @@ unsafe fn allocate_context(state: &State<'_>, call: &mut Call<'_>) -> Result<Con
     {
         return Err(Errno::EOPNOTSUPP);
     }
-    let registers = request.total_num_bfregs.next_multiple_of(REGISTERS);
+    // `ALIGN`, which wraps to 0.
+    let registers = request.total_num_bfregs.checked_next_multiple_of(REGISTERS).unwrap_or(0);
     if request.num_low_latency_bfregs > registers.wrapping_sub(1) {
         return Err(Errno::EINVAL);
     }
