@@ -11,7 +11,9 @@ use doorbell::mlx5::ring::receive::ReceiveParts;
 use doorbell::mlx5::ring::segment::{CompletionSlot, Segment};
 use doorbell::mlx5::ring::send::SendParts;
 use doorbell::mlx5::ring::table::Table;
-use doorbell::mlx5::ring::{CompletionRing, InFlight, Outstanding, ReceiveRing, SendRing};
+use doorbell::mlx5::ring::{
+    CompletionRing, EventCount, InFlight, Outstanding, ReceiveRing, SendRing,
+};
 use doorbell::wr::{self, Inline, LocalSlice, Nothing, PostError};
 use doorbell_hal::mmio::{Register, Uncached, WriteCombining};
 use doorbell_hal::sync::AtomicU32;
@@ -87,27 +89,29 @@ struct World {
     table: Box<Table>,
     /// Which slot comes next, and in which pass.
     owner: Owner,
-    _words: Box<[AtomicU32; 3]>,
+    _words: Box<[AtomicU32; 2]>,
+    _events: Box<EventCount>,
 }
 
 impl World {
     fn new(input: &Input) -> Self {
         let slots: Box<[_]> = (0..1 << input.below(6)).map(|_| CompletionSlot::fresh()).collect();
-        let words = Box::new([0; 3].map(AtomicU32::new));
+        let words = Box::new([0; 2].map(AtomicU32::new));
+        let events = Box::new(EventCount::new());
         let table = Box::new(Table::new(1 << input.below(4)));
         let pairs: Vec<Pair> =
             (0..table.len().min(1 + input.below(4) as u32)).map(|_| Pair::new(input)).collect();
         for (index, pair) in (0..).zip(&pairs) {
             table.set(U24::truncate(index), &*pair.in_flight);
         }
-        let [consumer_record, arm_record, events] = words.each_ref().map(NonNull::from);
+        let [consumer_record, arm_record] = words.each_ref().map(NonNull::from);
         let parts = CompletionParts {
             slots: NonNull::from(&*slots).cast(),
             len: slots.len() as u32,
             consumer_record,
             arm_record,
             table: NonNull::from(&*table),
-            events,
+            events: NonNull::from(&*events),
             arm_register: Nowhere,
             number: U24::truncate(1),
         };
@@ -116,7 +120,7 @@ impl World {
         let ring = unsafe { CompletionRing::new(parts) };
         let bytes = vec![fresh(); slots.len()];
         let owner = Owner::new(slots.len());
-        World { ring, slots, bytes, pairs, table, owner, _words: words }
+        World { ring, slots, bytes, pairs, table, owner, _words: words, _events: events }
     }
 
     fn call(&mut self, input: &Input) {

@@ -149,16 +149,20 @@ impl World {
             }
             Operation::Reconnect => {
                 self.take_down();
-                (self.a.reset(), self.b.reset());
+                self.a.reset();
+                self.b.reset();
                 self.connect();
             }
             Operation::Replace => {
-                (self.a.drop_pair(), self.b.drop_pair());
+                self.a.drop_pair();
+                self.b.drop_pair();
                 self.rest();
-                (self.a.check_gone(), self.b.check_gone());
+                self.a.check_gone();
+                self.b.check_gone();
                 self.a.look_again(&mut self.b);
                 self.b.look_again(&mut self.a);
-                (self.a.make(), self.b.make());
+                self.a.make();
+                self.b.make();
                 self.connect();
             }
         }
@@ -186,8 +190,10 @@ impl World {
 
     /// Lets everything that was posted be done.
     fn settle(&mut self) {
-        (self.a.provide(&self.b), self.b.provide(&self.a));
-        (self.a.ring(), self.b.ring());
+        self.a.provide(&self.b);
+        self.b.provide(&self.a);
+        self.a.ring();
+        self.b.ring();
         self.rest();
         self.look_at_sizes();
         let may_fail = self.may_fail || self.is_lossy;
@@ -209,7 +215,8 @@ impl World {
     /// Both queue pairs fail, and everything that was posted completes.
     fn take_down(&mut self) {
         self.may_fail = true;
-        (self.a.fail(), self.b.fail());
+        self.a.fail();
+        self.b.fail();
         self.rest();
         self.a.poll(&mut self.b, usize::MAX, true);
         self.b.poll(&mut self.a, usize::MAX, true);

@@ -170,9 +170,7 @@ fn packets() {
         let len = bytes.len() as u16;
         seed.bytes(&[(*side as u8) << 7, 0, ahead]).half(len).bytes(bytes)
     };
-    let receive = |seed: Seed| {
-        (0..2).fold(seed, |seed, _| seed.bytes(&[0x80 | 10, 1]).half(0x7ff))
-    };
+    let receive = |seed: Seed| (0..2).fold(seed, |seed, _| seed.bytes(&[0x80 | 10, 1]).half(0x7ff));
     let each = heard.chunks(6).take(60).enumerate().map(|(number, packets)| {
         let seed = receive(bench_seed(number));
         packets.iter().fold(seed, inject).bytes(&[15, 100, 13, 15, 100])
@@ -208,7 +206,11 @@ fn completion() {
     };
     let seeds = slots.chunks(4).enumerate().map(|(number, slots)| {
         let post = |seed: Seed, kind: u8| {
-            seed.bytes(&[4, kind % 4]).double(kind.into()).bytes(&[40]).bytes(&[0x55; 40]).bytes(&[kind, 1])
+            seed.bytes(&[4, kind % 4])
+                .double(kind.into())
+                .bytes(&[40])
+                .bytes(&[0x55; 40])
+                .bytes(&[kind, 1])
         };
         let seed = (0..6).fold(start(number), post);
         let seed = seed.bytes(&[5, 1]).double(9).bytes(&[2, 8, 8]);
@@ -270,7 +272,10 @@ fn kernel_answers() {
             open.bytes(&[0, 253]).kept(6).bytes(&[4, 253, 253, 255, 255, 2]).kept(12)
         })
     });
-    write("kernel_answers", [whole(opened.clone())].into_iter().chain(refused).chain(changed).chain(limits));
+    write(
+        "kernel_answers",
+        [whole(opened.clone())].into_iter().chain(refused).chain(changed).chain(limits),
+    );
 }
 
 #[test]
@@ -307,7 +312,10 @@ fn endpoint() {
     let eight = Seed(doorbell::wr::RemoteSlice::new(64, 8, 3).to_bytes().to_vec());
     let eight = eight.double(0).double(8).bytes(&8u32.to_le_bytes());
     let whole = Seed(endpoint.to_bytes().to_vec());
-    write("endpoint", [whole.clone(), Seed(whole.0[..31].to_vec()), eight].into_iter().chain(slices));
+    write(
+        "endpoint",
+        [whole.clone(), Seed(whole.0[..31].to_vec()), eight].into_iter().chain(slices),
+    );
 }
 
 #[test]

@@ -131,6 +131,8 @@ impl<V: Uverbs> Drop for Pair<V> {
             self.context.keep(memory);
             record.lose();
             register.lose();
+            // It may go on completing entries, which so stay set aside.
+            (self.send_entries, self.receive_entries) = (0, 0);
             self.retire();
         }
     }

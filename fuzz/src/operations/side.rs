@@ -20,8 +20,9 @@ use std::time::Duration;
 
 /// How a queue pair's register is mapped, as a builder is told.
 pub(super) trait Mapping: Caching {
-    fn choose(builder: QueuePairBuilder<VirtualConnectx>)
-    -> QueuePairBuilder<VirtualConnectx, Self>;
+    fn choose(
+        builder: QueuePairBuilder<VirtualConnectx>,
+    ) -> QueuePairBuilder<VirtualConnectx, Self>;
 }
 
 impl Mapping for Uncached {
@@ -113,10 +114,25 @@ struct Effect {
 
 enum Does {
     /// Puts bytes into the peer's memory.
-    Write { to: usize, bytes: Vec<u8> },
-    Read { from: Range<usize>, into: usize },
-    Add { at: usize, add: u64, into: usize },
-    Swap { at: usize, compare: u64, swap: u64, into: usize },
+    Write {
+        to: usize,
+        bytes: Vec<u8>,
+    },
+    Read {
+        from: Range<usize>,
+        into: usize,
+    },
+    Add {
+        at: usize,
+        add: u64,
+        into: usize,
+    },
+    Swap {
+        at: usize,
+        compare: u64,
+        swap: u64,
+        into: usize,
+    },
     Nothing,
 }
 
@@ -228,7 +244,9 @@ impl<C: Mapping> Side<C> {
             }
             _ => panic!("only a queue pair that was reset is connected"),
         };
-        (self.sends.clear(), self.receives.clear(), self.messages.clear());
+        self.sends.clear();
+        self.receives.clear();
+        self.messages.clear();
         (self.sends_failed, self.receives_failed) = (false, false);
     }
 
@@ -647,12 +665,7 @@ impl<C: Mapping> Side<C> {
         self.check_own(&[]);
     }
 
-    fn apply<'a>(
-        &mut self,
-        does: &Does,
-        target: &mut [u8],
-        later: impl Iterator<Item = &'a Does>,
-    ) {
+    fn apply<'a>(&mut self, does: &Does, target: &mut [u8], later: impl Iterator<Item = &'a Does>) {
         let mut atomic = |at: usize, into: usize, next: &dyn Fn(u64) -> u64| {
             let word: [u8; 8] = target[at..at + 8].try_into().expect("8 bytes");
             for (byte, was) in self.own_now[into..into + 8].iter_mut().zip(word) {
