@@ -341,7 +341,7 @@ fn operations() {
     let usual = [0, 0, 0, 0, 11, 11, 16, 16, 20, 22, 23, 31];
     let rough = [0, 0, 0, 10, 11, 16, 16, 20, 22, 23, 27, 28, 29, 31];
     let quiet: Vec<_> = (0..20).map(|_| sequence(0, &usual, 40)).collect();
-    let lossy: Vec<_> = (0..20).map(|bits| sequence(128 | bits * 3, &usual, 40)).collect();
+    let lossy: Vec<_> = (0..20).map(|bits| sequence(128 | (bits * 3), &usual, 40)).collect();
     let failing: Vec<_> = (0..20).map(|bits| sequence(bits * 13, &rough, 50)).collect();
     write("operations", quiet.into_iter().chain(lossy).chain(failing));
 }
