@@ -100,7 +100,7 @@ impl Outstanding {
 
     /// Whether the entry that starts at slot `counter`, whose completion was seen, marks the end.
     pub fn is_end(&self, counter: u16) -> bool {
-        self.end.load(Ordering::Relaxed) == counter.into()
+        self.end.load(Ordering::Relaxed) == u32::from(counter)
     }
 
     /// Starts over with a ring that nothing was posted to.
