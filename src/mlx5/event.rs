@@ -142,11 +142,11 @@ impl<V: Uverbs> Nic<V> {
 
 impl<V: Uverbs> EventChannel<V> {
     /// The events since the last wait, once there is one; none if none came within `timeout`, or if
-    /// a signal came first. Those past [`EVENTS`] are left for the next wait.
+    /// a signal came first, or only events of completion queues that are gone. Those past [`EVENTS`]
+    /// are left for the next wait.
     pub fn wait(&mut self, timeout: Duration) -> Result<Vec<Event, EVENTS>, Error> {
         let mut events = Vec::new();
-        self.take(&mut events)?;
-        if events.is_empty() {
+        if self.take(&mut events)? == 0 {
             let waited = self.shared.files.wait(timeout);
             waited.map_err(self.shared.context.refused("waiting for events"))?;
             self.take(&mut events)?;
@@ -154,29 +154,52 @@ impl<V: Uverbs> EventChannel<V> {
         Ok(events)
     }
 
-    /// Takes the events that are there.
-    fn take(&mut self, events: &mut Vec<Event, EVENTS>) -> Result<(), Error> {
-        let Channel { files, context, .. } = &*self.shared;
-        while !events.is_full() {
-            let mut record = AsyncEvent::new_zeroed();
-            let read = files.read_asynchronous(record.as_mut_bytes());
-            if !self.read_whole("an asynchronous event", read, size_of_val(&record))? {
-                break;
-            }
-            let _room = events.push(asynchronous(&record));
-        }
-        while !events.is_full() {
-            let mut record = CompEvent::new_zeroed();
-            let read = files.read_completion(record.as_mut_bytes());
-            if !self.read_whole("a completion event", read, size_of_val(&record))? {
-                break;
-            }
-            // An event of a queue that is gone is of no use to anybody.
-            if context.count_event(record.cq_handle) {
-                let _room = events.push(Event::Completion(CompletionQueueId(record.cq_handle)));
+    /// Takes the events that are there, from at most [`EVENTS`] records, and answers from how many. An
+    /// error that comes after an event is left for the next time, so that the event is not lost.
+    fn take(&mut self, events: &mut Vec<Event, EVENTS>) -> Result<usize, Error> {
+        let mut records = 0;
+        while records < EVENTS {
+            match self.take_asynchronous(events) {
+                Ok(true) => records += 1,
+                Ok(false) => break,
+                Err(error) if events.is_empty() => return Err(error),
+                Err(_) => return Ok(records),
             }
         }
-        Ok(())
+        while records < EVENTS {
+            match self.take_completion(events) {
+                Ok(true) => records += 1,
+                Ok(false) => break,
+                Err(error) if events.is_empty() => return Err(error),
+                Err(_) => return Ok(records),
+            }
+        }
+        Ok(records)
+    }
+
+    /// Takes an asynchronous event, if there is one.
+    fn take_asynchronous(&mut self, events: &mut Vec<Event, EVENTS>) -> Result<bool, Error> {
+        let mut record = AsyncEvent::new_zeroed();
+        let read = self.shared.files.read_asynchronous(record.as_mut_bytes());
+        if !self.read_whole("an asynchronous event", read, size_of_val(&record))? {
+            return Ok(false);
+        }
+        let _room = events.push(asynchronous(&record));
+        Ok(true)
+    }
+
+    /// Takes a completion event, if there is one.
+    fn take_completion(&mut self, events: &mut Vec<Event, EVENTS>) -> Result<bool, Error> {
+        let mut record = CompEvent::new_zeroed();
+        let read = self.shared.files.read_completion(record.as_mut_bytes());
+        if !self.read_whole("a completion event", read, size_of_val(&record))? {
+            return Ok(false);
+        }
+        // An event of a queue that is gone is of no use to anybody.
+        if self.shared.context.count_event(record.cq_handle) {
+            let _room = events.push(Event::Completion(CompletionQueueId(record.cq_handle)));
+        }
+        Ok(true)
     }
 
     /// Whether a record was read; false if there was none.
