@@ -312,11 +312,12 @@ fn dropping_a_side_in_the_middle_of_traffic_leaves_nothing_running() {
         for _ in 0..round {
             network.step();
         }
-        let Side { client, memory, pair, queue, .. } = b;
+        let Side { client, memory, pair, queue, rings, .. } = b;
         let control = client.control.clone();
-        // As a driver does it: the file closes, then the memory goes.
+        // As a driver does it: the file and its mappings close, then the memory goes.
         drop(client);
-        drop((memory, pair, queue));
+        drop((pair, queue));
+        drop((memory, rings));
         assert_eq!(control.objects().total(), 0);
         drop(a);
     }

@@ -333,14 +333,14 @@ fn closing_the_file_and_its_last_mapping_destroys_everything() {
     assert_eq!((objects.contexts, objects.queue_pairs, objects.protection_domains), (2, 1, 2));
     assert_eq!((objects.regions, objects.completion_queues, objects.register_pages), (1, 1, 1));
     assert!(files.0 > 0 && objects.pinned > 0);
-    let Side { client, pair, queue, memory, .. } = side;
+    let Side { client, pair, queue, memory, rings, .. } = side;
     drop(client.file);
     assert_eq!(control.objects(), objects, "a mapped register page holds the file open");
     drop((pair, queue));
     let objects = control.objects();
     assert_eq!((objects.contexts, objects.queue_pairs, objects.protection_domains), (1, 0, 1));
     assert_eq!((objects.pinned, objects.event_files), (0, 0));
-    drop(memory);
+    drop((memory, rings));
     drop(other);
     assert_eq!(control.objects().total(), 0);
     control.network().with_nic(control.nic(), |nic, _, _| assert_eq!(nic.objects(), [0; 5]));

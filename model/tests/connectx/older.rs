@@ -175,7 +175,7 @@ fn queue_pairs_get_registers_of_the_contexts_pages_and_ring_there() {
         let mut pair = Pair::by_hand(
             pairs[1].0,
             pairs[1].1,
-            ring,
+            std::sync::Arc::new(ring),
             page.register(at, uar::SEND_REGISTER_BYTES).unwrap(),
             [8, 64, 16],
             4096,

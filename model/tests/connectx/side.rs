@@ -22,6 +22,7 @@ use doorbell_hal::mmio::{Register, RegisterPage};
 use doorbell_hal::uverbs::Uverbs;
 use doorbell_model::connectx::{Network, VirtualRegister};
 use doorbell_model::kernel::VirtualMemory;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -30,7 +31,7 @@ pub struct Queue {
     pub handle: u32,
     pub number: u32,
     pub entries: u32,
-    pub memory: VirtualMemory,
+    pub memory: Arc<VirtualMemory>,
     pub consumer: u32,
     pub register: VirtualRegister,
     record: usize,
@@ -65,7 +66,7 @@ impl Client {
         let entries = (options.entries + 1).next_power_of_two();
         let size = options.size as usize;
         let record = entries as usize * size;
-        let memory = self.memory(record + 64);
+        let memory = Arc::new(self.memory(record + 64));
         for entry in 0..entries as usize {
             store(&memory, entry * size + size - 64, Completion::fresh().as_bytes());
         }
@@ -187,7 +188,7 @@ impl Default for PairOptions {
 pub struct Pair {
     pub handle: u32,
     pub number: u32,
-    pub memory: VirtualMemory,
+    pub memory: Arc<VirtualMemory>,
     pub register: VirtualRegister,
     pub posted: u16,
     pub received: u16,
@@ -256,7 +257,7 @@ impl Client {
     pub fn pair(&self, domain: u32, page: (u32, u64), cq: u32, options: &PairOptions) -> Pair {
         let receive_bytes = (options.receives << options.stride_shift) as usize;
         let record = receive_bytes + options.slots as usize * 64;
-        let memory = self.memory(record + 64);
+        let memory = Arc::new(self.memory(record + 64));
         let request = self.pair_request(&memory, page.0, options);
         let cap = QpCap {
             max_send_wr: options.slots,
@@ -378,7 +379,7 @@ impl Pair {
     pub fn by_hand(
         handle: u32,
         number: u32,
-        memory: VirtualMemory,
+        memory: Arc<VirtualMemory>,
         register: VirtualRegister,
         sizes: [usize; 3],
         record: usize,
@@ -483,7 +484,8 @@ impl Pair {
 
 /// Everything of one side: a NIC, a region of 64 KiB, a completion queue and a queue pair.
 ///
-/// The file is closed before the memory goes: that is the order of the fields.
+/// The file, which registers hold open, is closed before any memory goes: that is the order of the
+/// fields.
 pub struct Side {
     pub client: Client,
     pub pair: Pair,
@@ -492,6 +494,8 @@ pub struct Side {
     pub key: u32,
     pub domain: u32,
     pub page: (u32, u64),
+    /// The memory of both rings, until the registers of both are gone.
+    pub rings: [Arc<VirtualMemory>; 2],
 }
 
 impl Side {
@@ -507,7 +511,8 @@ impl Side {
         let key = client.region(domain, &memory, all_rights());
         let queue = client.queue(page, queue);
         let pair = client.pair(domain, page, queue.handle, pair);
-        Side { client, pair, queue, memory, key, domain, page }
+        let rings = [Arc::clone(&pair.memory), Arc::clone(&queue.memory)];
+        Side { client, pair, queue, memory, key, domain, page, rings }
     }
 
     /// A piece of this side's region.
