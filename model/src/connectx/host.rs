@@ -4,6 +4,7 @@
 use super::completion_queue::{CompletionQueue, Written};
 use super::queue_pair::{Core, InFlight, State};
 use super::send::{self, Limits};
+use super::shared_receive::SharedReceives;
 use super::{Counters, Event, EventSink, Log};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
@@ -26,6 +27,7 @@ pub(super) struct Attendant<'a> {
     pub(super) core: &'a mut Core,
     pub(super) memory: &'a mut Memory,
     pub(super) queues: &'a mut BTreeMap<u32, CompletionQueue>,
+    pub(super) shared: &'a mut BTreeMap<u32, SharedReceives>,
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,
     pub(super) link_up: bool,
@@ -176,7 +178,10 @@ impl Attendant<'_> {
                 self.write_send(&entry, Status::WrFlushed, 0);
             }
         }
-        while let Some(receive) = self.fetch_receive() {
+        // Receives of a shared queue are for others.
+        while self.core.context.shared_receives.is_none()
+            && let Some(receive) = self.fetch_receive()
+        {
             let index = receive.entry as u16;
             self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
         }

@@ -3,6 +3,7 @@
 use super::completion_queue::CompletionQueue;
 use super::queue_pair::QueuePair;
 use super::register::Bus;
+use super::shared_receive::SharedReceives;
 use super::{
     Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
     QueuePairContext, Refused, State, Transition,
@@ -42,6 +43,7 @@ pub struct Connectx {
     pub(super) domains: BTreeMap<u32, u32>,
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
+    pub(super) shared: BTreeMap<u32, SharedReceives>,
     /// Numbers are handed out in turn, so that a stale one meets nothing for long.
     pub(super) next_number: u32,
     /// Queue pairs that may have something to do now.
@@ -83,6 +85,7 @@ impl Connectx {
             domains: BTreeMap::new(),
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
+            shared: BTreeMap::new(),
             next_number: FIRST_NUMBER,
             ready: VecDeque::new(),
             is_ready: BTreeSet::new(),
@@ -113,6 +116,11 @@ impl Connectx {
         &self.log
     }
 
+    /// What went wrong since it was asked last, oldest first.
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log).into_lines()
+    }
+
     /// Writes a line into the log.
     pub fn note(&mut self, line: impl std::fmt::Display) {
         self.log.note(line);
@@ -129,7 +137,12 @@ impl Connectx {
     }
 
     /// A number that no object of `taken` has, out of `1 << log` numbers.
-    fn number(&mut self, log: u8, what: &'static str, taken: usize) -> Result<u32, Refused> {
+    pub(super) fn number(
+        &mut self,
+        log: u8,
+        what: &'static str,
+        taken: usize,
+    ) -> Result<u32, Refused> {
         let limit = 1u64 << log;
         if taken as u64 + u64::from(FIRST_NUMBER) >= limit {
             return Err(Refused::Limit { what, limit });
@@ -141,6 +154,7 @@ impl Connectx {
             let in_use = u64::from(number) >= limit
                 || self.queues.contains_key(&number)
                 || self.pairs.contains_key(&number)
+                || self.shared.contains_key(&number)
                 || self.domains.contains_key(&number);
             if !in_use {
                 return Ok(number);
@@ -296,6 +310,11 @@ impl Connectx {
                 queue.users += 1;
             }
         }
+        if let Some(shared) =
+            context.shared_receives.and_then(|number| self.shared.get_mut(&number))
+        {
+            shared.users += 1;
+        }
         self.pairs.insert(number, QueuePair::new(number, context));
         Ok(number)
     }
@@ -308,6 +327,11 @@ impl Connectx {
             if !self.queues.contains_key(&number) {
                 return Err(Refused::Unknown { what: "completion queue", number });
             }
+        }
+        if let Some(number) = context.shared_receives
+            && !self.shared.contains_key(&number)
+        {
+            return Err(Refused::Unknown { what: "shared receive queue", number });
         }
         if !self.has_uar(context.uar) {
             return Err(Refused::Unknown { what: "UAR page", number: context.uar });
@@ -396,6 +420,11 @@ impl Connectx {
             if let Some(queue) = self.queues.get_mut(&queue) {
                 queue.users -= 1;
             }
+        }
+        if let Some(shared) =
+            context.shared_receives.and_then(|number| self.shared.get_mut(&number))
+        {
+            shared.users -= 1;
         }
         self.sweep_uar(context.uar);
         Ok(())

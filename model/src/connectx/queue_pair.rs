@@ -7,9 +7,35 @@ use crate::memory::Access;
 use crate::rc::{Attributes, ByteOrder, Connection, Mtu, Psn, SendAttributes};
 use std::collections::VecDeque;
 
-/// What a reliable-connected queue pair is made of.
+/// How a queue pair's messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Reliably, to one peer.
+    ReliableConnected,
+    /// To one peer, and perhaps not at all.
+    UnreliableConnected,
+    /// To whom each message says, in one packet, and perhaps not at all.
+    Datagram {
+        /// The number that messages to it carry in place of its own: 0 or 1 for the queue pairs
+        /// of subnet and general management, which every port has one of.
+        well_known: Option<u8>,
+        /// The number that its messages carry as their source in place of its own.
+        source: Option<u32>,
+    },
+}
+
+impl Service {
+    /// Whether each message goes to whom it says.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Service::Datagram { .. })
+    }
+}
+
+/// What a queue pair is made of.
 #[derive(Clone, Debug)]
 pub struct QueuePairContext {
+    /// How its messages travel.
+    pub service: Service,
     /// The protection domain.
     pub protection_domain: u32,
     /// The completion queue of sends.
@@ -18,8 +44,10 @@ pub struct QueuePairContext {
     pub receive_queue: u32,
     /// The ring of sends, in slots of 64 bytes; `None` where nothing is sent.
     pub send_ring: Option<Ring>,
-    /// The ring of receives; `None` where nothing is received.
+    /// The ring of receives; `None` where nothing is received, or from a shared queue.
     pub receive_ring: Option<Ring>,
+    /// The shared queue that receives are taken from instead.
+    pub shared_receives: Option<u32>,
     /// The binary logarithm of the number of send slots.
     pub log_send_slots: u8,
     /// The binary logarithm of the number of receive entries.
@@ -89,6 +117,8 @@ pub struct QueuePairAttributes {
     pub mtu: Option<Mtu>,
     /// The peer's queue pair number.
     pub peer: Option<u32>,
+    /// What datagrams to this queue pair have to carry.
+    pub queue_key: Option<u32>,
     /// The first sequence number to come in.
     pub expected_psn: Option<u32>,
     /// Reads and atomics that may come in at once.
@@ -203,6 +233,9 @@ impl QueuePair {
         }
         match transition {
             Transition::ResetToInit => core.state = State::Init,
+            Transition::InitToReadyToReceive if core.context.service.is_datagram() => {
+                core.state = State::ReadyToReceive;
+            }
             Transition::InitToReadyToReceive => {
                 let known = &core.attributes;
                 let missing = |what| Refused::Missing { pair: core.number, what };
@@ -218,6 +251,9 @@ impl QueuePair {
                     rnr_timer: known.rnr_timer.unwrap_or(0),
                 }));
                 core.state = State::ReadyToReceive;
+            }
+            Transition::ReadyToReceiveToReadyToSend if core.context.service.is_datagram() => {
+                core.state = State::ReadyToSend;
             }
             Transition::ReadyToReceiveToReadyToSend => {
                 let known = &core.attributes;
@@ -261,6 +297,7 @@ impl QueuePairAttributes {
             path,
             mtu,
             peer,
+            queue_key,
             expected_psn,
             responder_resources,
             rnr_timer,

@@ -51,6 +51,7 @@ impl Connectx {
             core: &mut pair.core,
             memory: &mut self.memory,
             queues: &mut self.queues,
+            shared: &mut self.shared,
             fabric,
             port: self.port,
             link_up: self.link_up,
