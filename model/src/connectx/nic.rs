@@ -41,6 +41,7 @@ pub struct Connectx {
     /// UAR pages, and whether they were given back while objects still used them.
     pub(super) uars: BTreeMap<u32, bool>,
     pub(super) domains: BTreeMap<u32, u32>,
+    own_domain: u32,
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
     pub(super) shared: BTreeMap<u32, SharedReceives>,
@@ -83,6 +84,7 @@ impl Connectx {
             events,
             uars: BTreeMap::new(),
             domains: BTreeMap::new(),
+            own_domain: 0,
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
             shared: BTreeMap::new(),
@@ -217,7 +219,12 @@ impl Connectx {
         }
     }
 
+    /// How many objects are of a protection domain. Domain 0 is the NIC's own, for queue pairs that
+    /// touch no memory by key.
     pub(super) fn domain_users(&mut self, number: u32) -> Result<&mut u32, Refused> {
+        if number == 0 {
+            return Ok(&mut self.own_domain);
+        }
         let unknown = Refused::Unknown { what: "protection domain", number };
         self.domains.get_mut(&number).ok_or(unknown)
     }

@@ -144,6 +144,7 @@ impl Firmware {
         };
         // The answer to the command that makes the queue for such events is polled for.
         let told = self.events.takes_commands();
+        self.catch_up();
         let mut output = std::mem::take(&mut command.output);
         self.execute(&command.input, &mut output);
         command.output = output;
@@ -154,6 +155,11 @@ impl Firmware {
         if told && self.events.takes_commands() {
             self.events.commands_done(1 << slot);
         }
+    }
+
+    /// Takes the stores that came before a command, as a bus keeps their order.
+    fn catch_up(&mut self) {
+        self.network.with_nic(self.nic, |nic, fabric, now| while nic.take_store(now, fabric) {});
     }
 
     /// The driver lets go of the device: what it left behind is gone. Event queues stay until they
