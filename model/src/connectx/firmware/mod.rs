@@ -191,7 +191,7 @@ impl Firmware {
 
     /// A store to a UAR page, but for those of event queues.
     pub(crate) fn store(&self, store: Store) {
-        self.network.store(self.nic, store);
+        self.network.store_and_serve(self.nic, store);
     }
 
     /// The NIC.
