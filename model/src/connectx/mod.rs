@@ -16,6 +16,7 @@
 //! | `send`, `receive` | the rings of a queue pair, read entry by entry |
 //! | `shared_receive` | queues of receives that queue pairs share |
 //! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
+//! | `ethernet`, `frame` | queues of Ethernet frames, and the frames |
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
 //! | `ring` | the memory of a ring |
@@ -27,8 +28,10 @@ mod completion_queue;
 mod counters;
 mod doorbells;
 pub mod entry;
+mod ethernet;
 mod event;
 pub mod firmware;
+mod frame;
 mod host;
 mod network;
 mod nic;
@@ -45,6 +48,7 @@ mod world;
 pub use capabilities::Capabilities;
 pub use completion_queue::CompletionQueueContext;
 pub use counters::{Counters, Log};
+pub use ethernet::{FrameQueueContext, FrameQueueState};
 pub use event::{Event, EventSink};
 pub use network::{Network, NetworkBuilder, NicId, Step};
 pub use nic::{Connectx, Death};

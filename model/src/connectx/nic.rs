@@ -1,6 +1,7 @@
 //! The NIC itself.
 
 use super::completion_queue::CompletionQueue;
+use super::ethernet::FrameQueues;
 use super::queue_pair::QueuePair;
 use super::register::Bus;
 use super::shared_receive::SharedReceives;
@@ -45,6 +46,7 @@ pub struct Connectx {
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
     pub(super) shared: BTreeMap<u32, SharedReceives>,
+    pub(super) frames: FrameQueues,
     /// Numbers are handed out in turn, so that a stale one meets nothing for long.
     pub(super) next_number: u32,
     /// Queue pairs that may have something to do now.
@@ -88,6 +90,7 @@ impl Connectx {
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
             shared: BTreeMap::new(),
+            frames: FrameQueues::default(),
             next_number: FIRST_NUMBER,
             ready: VecDeque::new(),
             is_ready: BTreeSet::new(),
@@ -157,6 +160,7 @@ impl Connectx {
                 || self.queues.contains_key(&number)
                 || self.pairs.contains_key(&number)
                 || self.shared.contains_key(&number)
+                || self.is_frame_queue(number)
                 || self.domains.contains_key(&number);
             if !in_use {
                 return Ok(number);

@@ -4,7 +4,7 @@ use super::State;
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::send::Limits;
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Message};
 use crate::rc::{Connection, Packet, Progress};
 use std::collections::VecDeque;
 
@@ -118,7 +118,9 @@ impl Connectx {
         if self.dead {
             return false;
         }
-        let Some(arrival) = fabric.receive(now, self.port) else { return false };
+        let Some(arrival) = fabric.receive(now, self.port) else {
+            return self.receive_message(now, fabric);
+        };
         let number = arrival.packet.destination;
         let expected = self.pairs.get(&number).is_some_and(|pair| {
             pair.connection.is_some()
@@ -132,6 +134,19 @@ impl Connectx {
         }
         self.counters.packets_received += u64::from(arrival.packet.run);
         self.take_in(number, now, &arrival.packet, fabric);
+        true
+    }
+
+    fn receive_message(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let Some(arrival) = fabric.receive_message(now, self.port) else { return false };
+        if !self.link_up {
+            self.counters.packets_dropped += 1;
+            return true;
+        }
+        match arrival.message {
+            Message::Frame(bytes) => self.take_frame(&bytes, now),
+            Message::Datagram(_) | Message::Unreliable(_) => self.counters.packets_dropped += 1,
+        }
         true
     }
 

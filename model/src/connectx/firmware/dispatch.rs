@@ -13,6 +13,13 @@ const OBJECT: Field = Field::new(0x48, 24);
 /// Where a counter's number is in an answer, and in a command.
 const COUNTER: Field = Field::new(0x58, 8);
 
+/// Where commands about flow tables and groups name them, and counters are named
+/// (`mlx5_ifc_destroy_flow_table_in_bits`, `_destroy_flow_group_in_bits`,
+/// `_alloc_flow_counter_out_bits`).
+const FLOW_OBJECT: Field = Field::new(0xa8, 24);
+const FLOW_GROUP: Field = Field::new(0xc0, 32);
+const FLOW_COUNTER: Field = Field::new(0x40, 32);
+
 impl Firmware {
     /// Does what `input` asks for. `output` is the answer, zeroes at first.
     pub(super) fn execute(&mut self, input: &[u8], output: &mut [u8]) {
@@ -103,6 +110,39 @@ impl Firmware {
             ArmRq | ArmXrcSrq => self.arm_shared_receives(input),
             ModifyRmp => self.modify_memory_pool(input),
 
+            CreateSq => self.create_frame_queue(input, output, true),
+            ModifySq => self.modify_frame_queue(input, true),
+            QuerySq => self.query_frame_queue(input, output, true),
+            DestroySq => self.destroy_frame_queue(input, true),
+            CreateRq => self.create_frame_queue(input, output, false),
+            ModifyRq => self.modify_frame_queue(input, false),
+            QueryRq => self.query_frame_queue(input, output, false),
+            DestroyRq => self.destroy_frame_queue(input, false),
+            CreateRqt => self.create_receive_table(input, output),
+            ModifyRqt => self.modify_receive_table(input),
+            DestroyRqt => self.destroy_receive_table(input),
+            CreateTir => self.create_receive_interface(input, output),
+            ModifyTir => self.expect(Kind::ReceiveInterface, object),
+            DestroyTir => self.destroy_receive_interface(input),
+            CreateTis => self.take(Kind::SendInterface, output),
+            ModifyTis => self.expect(Kind::SendInterface, object),
+            DestroyTis => self.numbers.give_back(Kind::SendInterface, object),
+            CreateFlowTable => self.take(Kind::FlowTable, output),
+            DestroyFlowTable => self.numbers.give_back(Kind::FlowTable, FLOW_OBJECT.get32(input)),
+            CreateFlowGroup => self.take(Kind::FlowGroup, output),
+            DestroyFlowGroup => self.numbers.give_back(Kind::FlowGroup, FLOW_GROUP.get32(input)),
+            SetFlowTableRoot | ModifyFlowTable | SetFlowTableEntry | DeleteFlowTableEntry => Ok(()),
+            AllocFlowCounter => {
+                let number = self.numbers.take(Kind::FlowCounter)?;
+                FLOW_COUNTER.set(output, number.into());
+                Ok(())
+            }
+            DeallocFlowCounter => {
+                self.numbers.give_back(Kind::FlowCounter, FLOW_COUNTER.get32(input))
+            }
+            QueryFlowCounter => Ok(()),
+            SetL2TableEntry | DeleteL2TableEntry => Ok(()),
+
             QueryVportState => self.query_vport_state(output),
             QueryHcaVportContext => self.query_hca_vport(output),
             QueryHcaVportGid => self.query_hca_vport_gid(input, output),
@@ -121,6 +161,14 @@ impl Firmware {
         let number = self.numbers.take(kind)?;
         OBJECT.set(output, number.into());
         Ok(())
+    }
+
+    /// That there is such an object, of a kind that is only numbers.
+    fn expect(&self, kind: Kind, number: u32) -> Done {
+        match self.numbers.contains(kind, number) {
+            true => Ok(()),
+            false => Err(Refusal::unknown(&format!("{kind:?}"), number)),
+        }
     }
 
     fn allocate_uar(&mut self, output: &mut [u8]) -> Done {

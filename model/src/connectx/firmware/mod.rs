@@ -70,6 +70,10 @@ pub struct Firmware {
     completion_queues: BTreeMap<u32, completion_queue::Context>,
     queue_pairs: BTreeMap<u32, queue_pair::Context>,
     shared_receives: BTreeMap<u32, Vec<u8>>,
+    frame_queues: BTreeMap<u32, ethernet::FrameQueue>,
+    /// Tables of receive queues, and the queues that interfaces name themselves.
+    receive_tables: BTreeMap<u32, Vec<u32>>,
+    receive_interfaces: BTreeMap<u32, u32>,
     /// Which interface the driver speaks (SET_ISSI).
     interface: u16,
     /// The byte order that the driver chose for atomics.
@@ -105,6 +109,9 @@ impl Firmware {
             completion_queues: BTreeMap::new(),
             queue_pairs: BTreeMap::new(),
             shared_receives: BTreeMap::new(),
+            frame_queues: BTreeMap::new(),
+            receive_tables: BTreeMap::new(),
+            receive_interfaces: BTreeMap::new(),
             interface: 0,
             big_endian_atomics: false,
             log: VecDeque::new(),
@@ -180,6 +187,9 @@ impl Firmware {
         self.completion_queues.clear();
         self.queue_pairs.clear();
         self.shared_receives.clear();
+        self.frame_queues.clear();
+        self.receive_tables.clear();
+        self.receive_interfaces.clear();
         self.numbers = Numbers::default();
         self.bind_addresses();
     }

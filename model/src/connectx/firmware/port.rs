@@ -93,14 +93,17 @@ impl Port {
 impl Firmware {
     /// Gives the NIC the addresses that the port has without being told.
     pub(super) fn bind_addresses(&mut self) {
-        if self.port.link_layer == LinkLayer::InfiniBand {
-            let addresses = [Address::Lid(self.port.lid), Address::Gid(self.port.identifier())];
-            self.network.with_nic(self.nic, |nic, fabric, _| {
-                for address in addresses {
-                    nic.bind(address, fabric);
-                }
-            });
-        }
+        let addresses = match self.port.link_layer {
+            LinkLayer::InfiniBand => {
+                vec![Address::Lid(self.port.lid), Address::Gid(self.port.identifier())]
+            }
+            LinkLayer::Ethernet => vec![Address::Mac(self.port.mac)],
+        };
+        self.network.with_nic(self.nic, |nic, fabric, _| {
+            for address in addresses {
+                nic.bind(address, fabric);
+            }
+        });
     }
 
     fn is_link_up(&self) -> bool {
