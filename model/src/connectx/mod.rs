@@ -16,6 +16,7 @@
 //! | `send`, `receive` | the rings of a queue pair, read entry by entry |
 //! | `shared_receive` | queues of receives that queue pairs share |
 //! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
+//! | `datagram`, `unreliable` | services without acknowledgements |
 //! | `ethernet`, `frame` | queues of Ethernet frames, and the frames |
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
@@ -26,6 +27,7 @@
 mod capabilities;
 mod completion_queue;
 mod counters;
+mod datagram;
 mod doorbells;
 pub mod entry;
 mod ethernet;
@@ -43,11 +45,13 @@ mod ring;
 mod send;
 mod shared_receive;
 mod traffic;
+mod unreliable;
 mod world;
 
 pub use capabilities::Capabilities;
 pub use completion_queue::CompletionQueueContext;
 pub use counters::{Counters, Log};
+pub use datagram::SourceIdentifier;
 pub use ethernet::{FrameQueueContext, FrameQueueState};
 pub use event::{Event, EventSink};
 pub use network::{Network, NetworkBuilder, NicId, Step};

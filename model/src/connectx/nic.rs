@@ -1,6 +1,7 @@
 //! The NIC itself.
 
 use super::completion_queue::CompletionQueue;
+use super::datagram::Sources;
 use super::ethernet::FrameQueues;
 use super::queue_pair::QueuePair;
 use super::register::Bus;
@@ -36,6 +37,7 @@ pub struct Connectx {
     pub(super) port: Port,
     pub(super) addresses: Vec<Address>,
     pub(super) link_up: bool,
+    pub(super) sources: Sources,
     pub(super) capabilities: Capabilities,
     pub(super) memory: Memory,
     pub(super) events: Box<dyn EventSink>,
@@ -81,6 +83,7 @@ impl Connectx {
             port: fabric.attach(),
             addresses: Vec::new(),
             link_up: true,
+            sources: Sources::default(),
             capabilities,
             memory: Memory::new(space, keys),
             events,

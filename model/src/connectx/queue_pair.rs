@@ -1,6 +1,7 @@
 //! Queue pairs: what they are made of, their states, and the changes between them.
 
 use super::send::BlueFlame;
+use super::unreliable::Unreliable;
 use super::{Refused, Ring};
 use crate::fabric::Address;
 use crate::memory::Access;
@@ -172,6 +173,8 @@ pub(super) struct Core {
     /// A completion found its queue failed. The queue pair has to fail, too.
     pub(super) lost_completion: bool,
     pub(super) blue_flame: BlueFlame,
+    /// An unreliable connection, from Ready to Receive on.
+    pub(super) unreliable: Unreliable,
     /// What the peer was told, for [`Connection`]s made later.
     pub(super) attributes: QueuePairAttributes,
 }
@@ -193,6 +196,7 @@ impl QueuePair {
                 had_error: false,
                 lost_completion: false,
                 blue_flame: BlueFlame::default(),
+                unreliable: Unreliable::default(),
                 attributes: QueuePairAttributes::default(),
             },
         }
@@ -235,6 +239,22 @@ impl QueuePair {
             Transition::ResetToInit => core.state = State::Init,
             Transition::InitToReadyToReceive if core.context.service.is_datagram() => {
                 core.state = State::ReadyToReceive;
+            }
+            Transition::InitToReadyToReceive
+                if core.context.service == Service::UnreliableConnected =>
+            {
+                let known = &core.attributes;
+                let missing = |what| Refused::Missing { pair: core.number, what };
+                core.path = Some(known.path.ok_or(missing("path"))?);
+                known.mtu.ok_or(missing("MTU"))?;
+                core.unreliable.expect(known.expected_psn.unwrap_or(0));
+                core.state = State::ReadyToReceive;
+            }
+            Transition::ReadyToReceiveToReadyToSend
+                if core.context.service == Service::UnreliableConnected =>
+            {
+                core.unreliable.start(core.attributes.first_psn.unwrap_or(0));
+                core.state = State::ReadyToSend;
             }
             Transition::InitToReadyToReceive => {
                 let known = &core.attributes;

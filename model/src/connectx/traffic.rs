@@ -1,9 +1,9 @@
 //! Whose turn it is: packets in, bursts out, deadlines, and what has to be flushed.
 
-use super::State;
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::send::Limits;
+use super::{Path, State};
 use crate::fabric::{Fabric, Message};
 use crate::rc::{Connection, Packet, Progress};
 use std::collections::VecDeque;
@@ -55,6 +55,7 @@ impl Connectx {
             fabric,
             port: self.port,
             link_up: self.link_up,
+            sources: &self.sources,
             limits: Limits {
                 message: 1 << self.capabilities.log_max_message,
                 entry: self.capabilities.max_send_entry.into(),
@@ -104,9 +105,9 @@ impl Connectx {
     pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
         let Some(number) = self.ready.remove(place) else { return };
         self.is_ready.remove(&number);
-        let progress = self.attend(number, now, fabric, |parts| {
-            let connection = parts.connection.as_mut()?;
-            Some(connection.advance(now, parts.host))
+        let progress = self.attend(number, now, fabric, |parts| match parts.connection {
+            Some(connection) => Some(connection.advance(now, parts.host)),
+            None => Some(parts.host.send_unacknowledged()),
         });
         if progress == Some(Some(Progress::More)) {
             self.make_ready(number);
@@ -145,7 +146,13 @@ impl Connectx {
         }
         match arrival.message {
             Message::Frame(bytes) => self.take_frame(&bytes, now),
-            Message::Datagram(_) | Message::Unreliable(_) => self.counters.packets_dropped += 1,
+            Message::Datagram(datagram) => {
+                self.take_datagram(arrival.source, &datagram, now, fabric);
+            }
+            Message::Unreliable(packet) => {
+                let path = Path { source: arrival.destination, destination: arrival.source };
+                self.take_unreliable(path, &packet, now, fabric);
+            }
         }
         true
     }

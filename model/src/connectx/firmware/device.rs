@@ -50,6 +50,23 @@ impl Firmware {
         Ok(())
     }
 
+    /// A management datagram to the port itself: it knows no attribute.
+    pub(super) fn manage(&mut self, input: &[u8], output: &mut [u8]) -> Done {
+        /// Where method and status are in a datagram, the method's bit of answers, and the status of
+        /// attributes that are not known (IBTA vol. 1, 13.4).
+        const METHOD: usize = 3;
+        const RESPONSE: u8 = 0x80;
+        const STATUS: Field = Field::new(0x20, 16);
+        const UNKNOWN_ATTRIBUTE: u64 = 0x000c;
+        let mut datagram = input.get(STRUCTURE..).unwrap_or_default().to_vec();
+        if let Some(method) = datagram.get_mut(METHOD) {
+            *method |= RESPONSE;
+        }
+        STATUS.set(&mut datagram, UNKNOWN_ATTRIBUTE);
+        answer(output, STRUCTURE, &datagram);
+        Ok(())
+    }
+
     pub(super) fn query_special_contexts(&mut self, output: &mut [u8]) -> Done {
         query_special_contexts_out::RESD_LKEY.set(output, keys::RESERVED);
         query_special_contexts_out::NULL_MKEY.set(output, keys::NULL);

@@ -150,6 +150,7 @@ impl Firmware {
             QueryNicVportContext => self.query_nic_vport(output),
             ModifyNicVportContext => self.modify_nic_vport(input),
             SetRoceAddress => self.set_roce_address(input),
+            MadIfc => self.manage(input, output),
             AccessReg => self.access_register(input, output),
 
             _ => Err(Refusal::new(Status::BadOperation, "this device does not")),

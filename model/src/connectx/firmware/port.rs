@@ -8,6 +8,7 @@ use super::layout::port::{
 };
 use super::status::{Done, Refusal};
 use super::{Firmware, answer};
+use crate::connectx::SourceIdentifier;
 use crate::fabric::Address;
 use crate::kernel::LinkLayer;
 
@@ -102,6 +103,11 @@ impl Firmware {
         self.network.with_nic(self.nic, |nic, fabric, _| {
             for address in addresses {
                 nic.bind(address, fabric);
+            }
+            if self.port.link_layer == LinkLayer::InfiniBand {
+                nic.set_source_lid(self.port.lid);
+                let gid = self.port.identifier();
+                nic.set_source(0, Some(SourceIdentifier { gid, ip: false }));
             }
         });
     }
@@ -207,6 +213,8 @@ impl Firmware {
             if let Some(gid) = gone {
                 nic.unbind(Address::Gid(gid), fabric);
             }
+            let source = new.map(|new| SourceIdentifier { gid: new.gid, ip: new.version > 0 });
+            nic.set_source(index as u8, source);
             if let Some(new) = new {
                 nic.bind(Address::Gid(new.gid), fabric);
             }
