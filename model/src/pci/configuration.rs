@@ -86,17 +86,16 @@ impl Configuration {
 
     /// Copies bytes out; those beyond the end are zero.
     pub(super) fn read(&self, at: u64, into: &mut [u8]) {
-        for (offset, byte) in (at..).zip(into) {
-            let known = usize::try_from(offset).ok().and_then(|offset| self.bytes.get(offset));
-            *byte = known.copied().unwrap_or(0);
+        for (offset, byte) in into.iter_mut().enumerate() {
+            *byte = place(at, offset).and_then(|at| self.bytes.get(at)).copied().unwrap_or(0);
         }
     }
 
     /// Writes the bits that may be written.
     pub(super) fn write(&mut self, at: u64, from: &[u8]) -> Effect {
         let mut effect = Effect::Nothing;
-        for (offset, &new) in (at..).zip(from) {
-            let Ok(offset) = usize::try_from(offset) else { break };
+        for (offset, &new) in from.iter().enumerate() {
+            let Some(offset) = place(at, offset) else { break };
             let (Some(byte), Some(mask)) = (self.bytes.get_mut(offset), self.writable.get(offset))
             else {
                 break;
@@ -108,6 +107,11 @@ impl Configuration {
         }
         effect
     }
+}
+
+/// The byte `offset` behind `at`, if there can be one.
+fn place(at: u64, offset: usize) -> Option<usize> {
+    usize::try_from(at).ok()?.checked_add(offset)
 }
 
 #[cfg(test)]

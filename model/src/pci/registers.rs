@@ -64,7 +64,8 @@ impl Registers {
     /// Copies registers out.
     pub(super) fn read(&mut self, at: u64, into: &mut [u8], now: &Now) {
         let mut word = (u64::MAX, [0; 4]);
-        for (offset, byte) in (at..).zip(into) {
+        for (offset, byte) in into.iter_mut().enumerate() {
+            let offset = at.wrapping_add(offset as u64);
             if word.0 != offset / 4 {
                 word = (offset / 4, self.word(offset & !3, now));
             }

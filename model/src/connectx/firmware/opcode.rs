@@ -11,9 +11,6 @@ macro_rules! opcodes {
         }
 
         impl Opcode {
-            #[cfg(test)]
-            pub(super) const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
-
             pub(super) fn from_code(code: u16) -> Option<Self> {
                 match code {
                     $($code => Some(Opcode::$name),)*
