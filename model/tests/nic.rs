@@ -147,6 +147,7 @@ impl Machine {
             path: Some(path),
             mtu: Some(Mtu::B1024),
             peer: Some(peer.pair),
+            queue_key: None,
             expected_psn: Some(7),
             responder_resources: Some(4),
             rnr_timer: Some(12),

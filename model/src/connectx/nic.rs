@@ -307,6 +307,26 @@ impl Connectx {
         }
     }
 
+    /// Gives a completion queue another ring.
+    pub fn resize_completion_queue(
+        &mut self,
+        number: u32,
+        ring: super::Ring,
+        log_size: u8,
+    ) -> Result<(), Refused> {
+        self.alive()?;
+        let unknown = Refused::Unknown { what: "completion queue", number };
+        let queue = self.queues.get_mut(&number).ok_or(unknown)?;
+        let parameter = |what, value| Err(Refused::Parameter { what, value });
+        if log_size > self.capabilities.log_max_completion_ring {
+            return parameter("log of a completion ring", log_size.into());
+        }
+        if ring.len() < u64::from(queue.context.entry_bytes) << log_size {
+            return parameter("length of a completion ring", ring.len());
+        }
+        queue.resize(self.memory.space(), ring, log_size)
+    }
+
     /// Completions written to a completion queue, modulo 2^32, and whether it failed.
     pub fn completion_queue(&self, number: u32) -> Option<(u32, bool)> {
         self.queues.get(&number).map(|queue| (queue.producer(), queue.is_failed()))

@@ -51,14 +51,26 @@ impl Firmware {
         Ok(())
     }
 
-    /// Moderation is taken and not done: every completion that is armed for raises its event.
+    /// Gives a completion queue another ring. Moderation is taken and not done: every completion
+    /// that is armed for raises its event.
     pub(super) fn modify_completion_queue(&mut self, input: &[u8]) -> Done {
         let number = modify_cq_in::CQN.get32(input);
         if !self.completion_queues.contains_key(&number) {
             return Err(Refusal::unknown("completion queue", number));
         }
-        if command::OP_MOD.get(input) == RESIZE {
-            return Err(Refusal::parameter("way to change a completion queue", RESIZE));
+        if command::OP_MOD.get(input) != RESIZE {
+            return Ok(());
+        }
+        let new = context(input)?;
+        let made = decode(new, input)?;
+        let known = self.completion_queues.get(&number);
+        if known.is_some_and(|known| cqc::CQE_SZ.get(known) != cqc::CQE_SZ.get(new)) {
+            return Err(Refusal::parameter("size of a completion", made.entry_bytes));
+        }
+        let log_size = made.log_size;
+        self.with_nic(|nic, _, _| nic.resize_completion_queue(number, made.ring, log_size))?;
+        if let Some(known) = self.completion_queues.get_mut(&number) {
+            cqc::LOG_CQ_SIZE.set(known, log_size.into());
         }
         Ok(())
     }
