@@ -64,6 +64,10 @@ pub struct ModelConnectxOptions {
     /// What the port is.
     #[arg(long, default_value = "ethernet")]
     pub link: Link,
+
+    /// Offer no write-combining registers: every request is fetched from memory.
+    #[arg(long)]
+    pub no_blueflame: bool,
 }
 
 /// Kinds of ports.

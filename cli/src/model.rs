@@ -33,7 +33,9 @@ fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
     // Every socket is there before any machine is waited for.
     let mut all = Vec::new();
     for (number, path) in (1..).zip(&options.sockets) {
-        let function = ConnectxFunction::new(&network, Identity::new(link, number));
+        let mut identity = Identity::new(link, number);
+        identity.capabilities.blue_flame = !options.no_blueflame;
+        let function = ConnectxFunction::new(&network, identity);
         all.push(Served {
             server: bind(path)?,
             function: Arc::new(Mutex::new(function)),

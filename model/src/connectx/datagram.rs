@@ -109,6 +109,9 @@ impl Attendant<'_> {
     }
 
     fn send_datagram(&mut self, entry: &SendEntry) -> Status {
+        if let Some(change) = &entry.change {
+            return self.change_key(change);
+        }
         let Some(vector) = entry.address else { return Status::Success };
         let most = self.core.attributes.mtu.map_or(4096, |mtu| u64::from(mtu.bytes()));
         if entry.length > most.max(4096) {

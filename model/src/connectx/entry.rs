@@ -2,6 +2,7 @@
 //!
 //! Any bytes are an entry or a [`Malformed`]: what software put into the ring is not trusted.
 
+use super::registration::{self, KeyChange};
 use crate::memory::{Buffer, Entry, List};
 use crate::rc::{Data, Operation, Remote};
 use doorbell::mlx5::abi::wqe::{
@@ -29,6 +30,8 @@ pub struct SendEntry {
     pub solicited: bool,
     /// What to do.
     pub operation: Operation,
+    /// What it changes about a memory key.
+    pub change: Option<KeyChange>,
     /// To whom a datagram goes.
     pub address: Option<AddressVector>,
     /// What to send, or where to put what comes in.
@@ -197,7 +200,12 @@ pub fn decode_datagram(bytes: &[u8], segments: usize) -> Result<SendEntry, Malfo
     let mut rest = Segments { bytes };
     let control: ControlSegment = rest.next()?;
     let code = control.opmod_idx_opcode.opcode();
+    let change = match code {
+        registration::OPCODE => Some(registration::decode(bytes)?),
+        _ => None,
+    };
     let operation = match Opcode::from_code(code) {
+        _ if change.is_some() => Operation::Local,
         Some(Opcode::Nop) => Operation::Local,
         Some(Opcode::Send) => Operation::Send,
         Some(Opcode::SendImmediate) => Operation::SendImmediate(control.imm.get()),
@@ -215,6 +223,7 @@ pub fn decode_datagram(bytes: &[u8], segments: usize) -> Result<SendEntry, Malfo
         fenced: false,
         solicited: control.fm_ce_se.solicited(),
         operation,
+        change,
         address,
         data,
         length,
@@ -268,6 +277,7 @@ pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed
         fenced,
         solicited: control.fm_ce_se.solicited(),
         operation,
+        change: None,
         address: None,
         data,
         length,

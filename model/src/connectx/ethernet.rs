@@ -3,7 +3,7 @@
 use super::completion_queue::Written;
 use super::entry;
 use super::nic::Connectx;
-use super::{Counters, Event, Log, Refused, Ring, frame};
+use super::{Counters, Event, Log, Refused, Ring, Store, frame};
 use crate::fabric::{Address, Fabric, Message};
 use crate::memory::{AddressSpace, List, Payload};
 use doorbell::mlx5::abi::U24;
@@ -16,7 +16,7 @@ use doorbell::mlx5::abi::wqe::{
 };
 use std::collections::BTreeMap;
 use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What a queue of frames is made of, in either direction.
 #[derive(Clone, Debug)]
@@ -204,17 +204,34 @@ impl Connectx {
     }
 
     /// A doorbell of a queue of frames. Answers whether `number` is one.
-    pub(super) fn ring_frames(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) -> bool {
+    pub(super) fn ring_frames(
+        &mut self,
+        number: u32,
+        store: &Store,
+        now: u64,
+        fabric: &mut dyn Fabric,
+    ) -> bool {
         if !self.frames.sends.contains_key(&number) {
             return false;
         }
         self.counters.send_doorbells += 1;
-        while self.send_frame(number, now, fabric) {}
+        let copied = match store {
+            Store::Slot { slot, .. } => Some(slot.as_bytes()),
+            Store::Word { .. } => None,
+        };
+        while self.send_frame(number, copied, now, fabric) {}
         true
     }
 
-    /// Sends the next entry of a queue. Answers whether there was one.
-    fn send_frame(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) -> bool {
+    /// Sends the next entry of a queue, out of `copied` if that is the one. Answers whether there was
+    /// one.
+    fn send_frame(
+        &mut self,
+        number: u32,
+        copied: Option<&[u8]>,
+        now: u64,
+        fabric: &mut dyn Fabric,
+    ) -> bool {
         let Some(queue) = self.frames.sends.get(&number) else { return false };
         let space = self.memory.space();
         let posted = queue.posted(space, 4);
@@ -223,14 +240,30 @@ impl Connectx {
         }
         self.counters.send_entries += 1;
         let index = queue.consumer;
-        let first = queue.read(space, 1).unwrap_or_default();
-        let control = ControlSegment::read_from_prefix(&first)
-            .map_or_else(|_| ControlSegment::default(), |(control, _)| control);
+        let control_of = |bytes: &[u8]| {
+            let control = ControlSegment::read_from_prefix(bytes);
+            control.map_or_else(|_| ControlSegment::default(), |(control, _)| control)
+        };
+        let copied = copied.filter(|copied| {
+            let control = control_of(copied);
+            let segments = usize::from(control.qpn_ds.segments());
+            control.opmod_idx_opcode.index() == index && entry::slots_of(segments) == 1
+        });
+        self.counters.blue_flame_entries += u64::from(copied.is_some());
+        let first = match copied {
+            Some(copied) => copied.to_vec(),
+            None => queue.read(space, 1).unwrap_or_default(),
+        };
+        let control = control_of(&first);
         let segments = usize::from(control.qpn_ds.segments());
         let slots = entry::slots_of(segments);
         let code = control.opmod_idx_opcode.opcode();
         let fine = (1..=posted.min(MAX_SLOTS as u16)).contains(&slots);
-        let bytes = if fine { queue.read(space, slots) } else { None };
+        let bytes = match (fine, copied) {
+            (false, _) => None,
+            (true, Some(_)) => Some(first),
+            (true, None) => queue.read(space, slots),
+        };
         let (domain, context) = (queue.context.protection_domain, queue.context.clone());
         let frames = match bytes.as_deref().and_then(|bytes| bytes.get(..segments * SEGMENT_BYTES))
         {

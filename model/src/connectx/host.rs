@@ -28,6 +28,7 @@ pub(super) struct Attendant<'a> {
     pub(super) core: &'a mut Core,
     pub(super) memory: &'a mut Memory,
     pub(super) queues: &'a mut BTreeMap<u32, CompletionQueue>,
+    pub(super) domains: &'a mut BTreeMap<u32, u32>,
     pub(super) shared: &'a mut BTreeMap<u32, SharedReceives>,
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,

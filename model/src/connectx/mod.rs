@@ -16,6 +16,7 @@
 //! | `send`, `receive` | the rings of a queue pair, read entry by entry |
 //! | `shared_receive` | queues of receives that queue pairs share |
 //! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
+//! | `registration` | entries that change memory keys |
 //! | `datagram`, `unreliable` | services without acknowledgements |
 //! | `ethernet`, `frame` | queues of Ethernet frames, and the frames |
 //! | `completion_queue` | completion rings, overruns, arming |
@@ -41,6 +42,7 @@ mod queue_pair;
 mod receive;
 mod refused;
 mod register;
+mod registration;
 mod ring;
 mod send;
 mod shared_receive;

@@ -51,6 +51,7 @@ impl Connectx {
             core: &mut pair.core,
             memory: &mut self.memory,
             queues: &mut self.queues,
+            domains: &mut self.domains,
             shared: &mut self.shared,
             fabric,
             port: self.port,

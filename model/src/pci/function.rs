@@ -4,6 +4,7 @@ use super::configuration::{Configuration, Effect};
 use super::guest_memory::GuestMemory;
 use super::interrupts::MsixVectors;
 use super::registers::{Now, Registers, Written};
+use super::write_combining::{Combiner, PATIENCE};
 use crate::connectx::firmware::{Doorbell, Firmware, Port};
 use crate::connectx::{Capabilities, Network, Store};
 use crate::kernel::LinkLayer;
@@ -35,6 +36,7 @@ pub struct ConnectxFunction {
     configuration: Configuration,
     registers: Registers,
     firmware: Firmware,
+    combiner: Combiner,
     link_up: bool,
 }
 
@@ -65,12 +67,14 @@ impl ConnectxFunction {
             interrupts,
             registers: Registers::default(),
             firmware,
+            combiner: Combiner::default(),
             link_up: true,
         }
     }
 
     /// As after power-up. Memory stays, and who listens.
     pub fn reset(&mut self) {
+        self.combiner = Combiner::default();
         self.configuration = configuration(&self.identity);
         self.registers = Registers::default();
         self.firmware = firmware(&self.network, &self.identity, &self.memory, &self.interrupts);
@@ -158,12 +162,38 @@ impl ConnectxFunction {
         match self.registers.write(at, from) {
             Written::Nothing => {}
             Written::Queue(address) => self.firmware.set_command_queue(address),
-            Written::Commands(slots) => self.firmware.ring(slots),
+            Written::Commands(slots) => {
+                self.pass_on();
+                self.firmware.ring(slots);
+            }
             Written::Uar(page, offset, bytes) => self.write_uar(page, offset, bytes),
             Written::Stray => {
                 self.firmware.note(format_args!("{} bytes at {at:#x} of the BAR", from.len()));
             }
         }
+    }
+
+    /// Whether a store waits for what follows it. Whoever serves the function calls
+    /// [`serve_waiting`](Self::serve_waiting) a moment later.
+    pub fn is_waiting(&self) -> bool {
+        self.combiner.waits_since().is_some()
+    }
+
+    /// Passes a store on that has waited long enough. Answers how long to wait for the one that has
+    /// not.
+    pub fn serve_waiting(&mut self) -> Option<std::time::Duration> {
+        let left = PATIENCE.saturating_sub(self.combiner.waits_since()?.elapsed());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        let firmware = &self.firmware;
+        self.combiner.expire(&mut |store| firmware.store(store));
+        None
+    }
+
+    fn pass_on(&mut self) {
+        let firmware = &self.firmware;
+        self.combiner.flush(&mut |store| firmware.store(store));
     }
 
     fn write_uar(&mut self, page: u32, offset: u32, bytes: &[u8]) {
@@ -173,7 +203,11 @@ impl ConnectxFunction {
         match <[u8; 8]>::try_from(bytes) {
             Ok(value) => {
                 let value = u64::from_ne_bytes(value);
-                self.firmware.store(Store::Word { page, offset, value });
+                if !self.identity.capabilities.blue_flame {
+                    return self.firmware.store(Store::Word { page, offset, value });
+                }
+                let firmware = &self.firmware;
+                self.combiner.take(page, offset, value, &mut |store| firmware.store(store));
             }
             Err(_) => self.firmware.note(format_args!(
                 "a store of {} bytes at {offset:#x} of UAR page {page:#x}",

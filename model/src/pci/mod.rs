@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `configuration` | the configuration space |
 //! | `registers` | the BAR: the initialization segment and the UAR pages |
+//! | `write_combining` | copies to registers, put together from words |
 //! | `interrupts` | MSI-X vectors as event files |
 //! | `guest_memory` | the guest's memory, by device address |
 //! | `function` | the function: all of these around the firmware |
@@ -19,6 +20,7 @@ mod guest_memory;
 mod interrupts;
 mod registers;
 mod server;
+mod write_combining;
 
 pub use function::{ConnectxFunction, Identity};
 pub use guest_memory::{GuestMemory, Unmappable};

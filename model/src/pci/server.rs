@@ -6,7 +6,9 @@ use super::registers::BAR_BYTES;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
 /// Regions of a PCI function (`VFIO_PCI_*_REGION_INDEX`): six BARs, a ROM, the configuration space,
@@ -69,7 +71,26 @@ impl Server {
         function: &Arc<Mutex<ConnectxFunction>>,
         log: &mut dyn FnMut(&str),
     ) -> Result<(), ServeError> {
-        self.0.run(&mut Backend { function, log }).map_err(ServeError)
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| watch(function, &ended)).thread().clone();
+            let mut backend = Backend { function, log, watcher: watcher.clone() };
+            let served = self.0.run(&mut backend).map_err(ServeError);
+            ended.store(true, Ordering::Release);
+            watcher.unpark();
+            served
+        })
+    }
+}
+
+/// Passes on stores that nothing followed.
+fn watch(function: &Mutex<ConnectxFunction>, ended: &AtomicBool) {
+    while !ended.load(Ordering::Acquire) {
+        let waiting = function.lock().unwrap_or_else(PoisonError::into_inner).serve_waiting();
+        match waiting {
+            Some(left) => std::thread::sleep(left),
+            None => std::thread::park(),
+        }
     }
 }
 
@@ -93,6 +114,8 @@ fn region(index: u32) -> ServerRegion {
 struct Backend<'a> {
     function: &'a Mutex<ConnectxFunction>,
     log: &'a mut dyn FnMut(&str),
+    /// The thread that passes on stores which nothing follows.
+    watcher: Thread,
 }
 
 impl Backend<'_> {
@@ -123,6 +146,9 @@ impl ServerBackend for Backend<'_> {
             region::BAR => self.function().write_bar(offset, data),
             region::CONFIGURATION => self.function().write_configuration(offset, data),
             _ => {}
+        }
+        if self.function().is_waiting() {
+            self.watcher.unpark();
         }
         self.report();
         Ok(())
