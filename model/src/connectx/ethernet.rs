@@ -5,7 +5,7 @@ use super::entry;
 use super::nic::Connectx;
 use super::{Counters, Event, Log, Refused, Ring, Store, frame};
 use crate::fabric::{Address, Fabric, Message};
-use crate::memory::{AddressSpace, List, Payload};
+use crate::memory::{AddressSpace, Entry, List, Payload};
 use doorbell::mlx5::abi::U24;
 use doorbell::mlx5::abi::cqe::{
     Completion, CompletionOpcode, OpcodeOwner, QueueWord, UserIndexWord,
@@ -320,11 +320,8 @@ impl Connectx {
                 continue;
             }
             rest = after;
-            let piece = crate::memory::Entry {
-                address: data.addr.get(),
-                length: data.length(),
-                lkey: data.lkey.get(),
-            };
+            let piece =
+                Entry { address: data.addr.get(), length: data.length(), lkey: data.lkey.get() };
             let length = piece.length as usize;
             if whole.len() + length > MOST_BYTES {
                 return None;
@@ -347,13 +344,7 @@ impl Connectx {
         Some(frames)
     }
 
-    fn gather(
-        &self,
-        domain: u32,
-        piece: crate::memory::Entry,
-        length: usize,
-        into: &mut Vec<u8>,
-    ) -> Option<()> {
+    fn gather(&self, domain: u32, piece: Entry, length: usize, into: &mut Vec<u8>) -> Option<()> {
         /// What one payload holds for sure.
         const PART: usize = 4096;
         let mut done = 0;
@@ -392,14 +383,14 @@ impl Connectx {
         };
         let Some(queue) = self.frames.receives.get_mut(&number) else { return };
         let index = queue.consumer;
-        let list = queue.read(space, 1).and_then(|entry| entry::decode_receive(&entry).ok());
+        let entry = queue.read(space, 1);
         queue.consumer = index.wrapping_add(1);
         let context = queue.context.clone();
         self.counters.receive_entries += 1;
-        if !self.scatter(context.protection_domain, list, bytes) {
+        if let Err(why) = self.scatter(context.protection_domain, entry, bytes) {
             self.counters.malformed_entries += 1;
             self.log.note(format_args!(
-                "frame queue {number:#x}: {} bytes do not go into entry {index:#x}",
+                "frame queue {number:#x}: {} bytes do not go into entry {index:#x}: {why}",
                 bytes.len()
             ));
             return;
@@ -415,12 +406,14 @@ impl Connectx {
         self.complete(context.queue, &completion, false);
     }
 
-    fn scatter(&self, domain: u32, list: Option<List>, bytes: &[u8]) -> bool {
+    fn scatter(&self, domain: u32, entry: Option<Vec<u8>>, bytes: &[u8]) -> Result<(), String> {
         /// What one payload holds for sure.
         const PART: usize = 4096;
-        let Some(list) = list else { return false };
-        (0..).step_by(PART).zip(bytes.chunks(PART)).all(|(offset, part)| {
-            self.memory.scatter(domain, &list, offset, &Payload::copy_of(part)).is_ok()
+        let entry = entry.ok_or("its ring has no memory")?;
+        let list = receive_list(&entry);
+        (0..).step_by(PART).zip(bytes.chunks(PART)).try_for_each(|(offset, part)| {
+            let scattered = self.memory.scatter(domain, &list, offset, &Payload::copy_of(part));
+            scattered.map_err(|refusal| refusal.to_string())
         })
     }
 
@@ -437,6 +430,21 @@ impl Connectx {
             Written::Failed => self.raise(Event::CompletionQueueError { queue: number }),
         }
     }
+}
+
+/// The memory that a receive entry names. The top bit of a length says that the device may pad the
+/// start (`MLX5_HW_START_PADDING`), which this one does not.
+fn receive_list(entry: &[u8]) -> List {
+    let segments = entry.chunks_exact(SEGMENT_BYTES);
+    segments
+        .filter_map(|segment| DataSegment::read_from_bytes(segment).ok())
+        .take_while(|segment| !segment.is_terminator())
+        .map(|segment| Entry {
+            address: segment.addr.get(),
+            length: segment.length(),
+            lkey: segment.lkey.get(),
+        })
+        .collect()
 }
 
 fn blank(
