@@ -102,8 +102,8 @@ impl Driver {
     pub fn interrupts(&mut self) -> u64 {
         let mut bytes = [0; 8];
         match self.interrupt.read(&mut bytes) {
-            Ok(_) => u64::from_ne_bytes(bytes),
-            Err(_) => 0,
+            Ok(8) => u64::from_ne_bytes(bytes),
+            Ok(_) | Err(_) => 0,
         }
     }
 

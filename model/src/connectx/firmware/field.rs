@@ -20,6 +20,11 @@ impl Field {
         Field { bit, width }
     }
 
+    /// One past its last bit.
+    pub(crate) const fn end(self) -> u32 {
+        self.bit + self.width
+    }
+
     /// The same field of a structure that begins `bytes` into another.
     pub(crate) const fn within(self, bytes: usize) -> Self {
         Field { bit: self.bit + bytes as u32 * 8, width: self.width }
@@ -86,7 +91,7 @@ macro_rules! structure {
                 pub(crate) const BYTES: usize = $bytes;
                 $(
                     pub(crate) const $field: Field = Field::new($bit, $width);
-                    const _: () = assert!($bit + $width <= $bytes * 8);
+                    const _: () = assert!($field.end() <= $bytes * 8);
                 )*
             }
         )*
