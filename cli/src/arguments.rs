@@ -7,6 +7,7 @@ use doorbell::endpoint::Mtu;
 use doorbell::wr::MAX_MESSAGE;
 use serde::Serialize;
 use std::fmt;
+use std::path::PathBuf;
 
 /// Exit codes other than 0.
 pub const FAILED: u8 = 1;
@@ -29,6 +30,51 @@ pub struct Arguments {
 pub enum Command {
     Devices(DevicesOptions),
     Pingpong(PingpongOptions),
+    Model(ModelOptions),
+}
+
+/// Gives a virtual NIC to a virtual machine.
+#[derive(Debug, Args)]
+pub struct ModelOptions {
+    #[command(subcommand)]
+    pub command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ModelCommand {
+    Connectx(ModelConnectxOptions),
+}
+
+/// A virtual ConnectX, as a PCI function over vfio-user.
+///
+/// Ends when the machine has hung up. What the device refuses is said on standard error. Lines on
+/// standard input change it meanwhile: "link down", "link up".
+#[derive(Debug, Args)]
+#[command(after_help = "Example, with QEMU 10.1 or newer:
+  doorbell model connectx --socket /tmp/nic.socket &
+  qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on \\
+    -machine q35,memory-backend=mem ... -device \\
+    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/nic.socket\"}}'")]
+pub struct ModelConnectxOptions {
+    /// The socket to listen at; nothing may be there yet. Several times for several NICs, all on
+    /// one network.
+    #[arg(long = "socket", value_name = "PATH", required = true)]
+    pub sockets: Vec<PathBuf>,
+
+    /// What the port is.
+    #[arg(long, default_value = "ethernet")]
+    pub link: Link,
+
+    /// Offer no write-combining registers: every request is fetched from memory.
+    #[arg(long)]
+    pub no_blueflame: bool,
+}
+
+/// Kinds of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Link {
+    Ethernet,
+    Infiniband,
 }
 
 /// Lists the NICs of this machine, and the virtual one.
@@ -303,7 +349,9 @@ mod tests {
         let all = ["doorbell", "pingpong"].iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
             Command::Pingpong(options) => options,
-            Command::Devices(_) => unreachable!("that is not what was asked for"),
+            Command::Devices(_) | Command::Model(_) => {
+                unreachable!("that is not what was asked for")
+            }
         }
     }
 

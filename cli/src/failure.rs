@@ -39,6 +39,8 @@ pub enum Failure {
     Interrupted,
     /// The output cannot be written.
     Output(io::Error),
+    /// A socket that a virtual machine was to reach a NIC at.
+    Socket { path: std::path::PathBuf, why: String },
     /// What happened, and where.
     During { place: String, failure: Box<Failure> },
 }
@@ -128,6 +130,7 @@ impl fmt::Display for Failure {
             Failure::Wrong { what, expected, found } => {
                 write!(f, "{what} is {found}, and must be {expected}")
             }
+            Failure::Socket { path, why } => write!(f, "{}: {why}", path.display()),
             Failure::Interrupted => f.write_str("interrupted"),
             Failure::Output(error) => write!(f, "cannot write the output: {error}"),
             Failure::During { place, failure } => write!(f, "{place}: {failure}"),

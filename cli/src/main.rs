@@ -7,6 +7,7 @@
 //! | `nics` | which NIC a name means |
 //! | `devices` | `doorbell devices` |
 //! | `pingpong` | `doorbell pingpong` |
+//! | `model` | `doorbell model` |
 //! | `completions` | waiting for completions: by polling, or by events |
 //! | `failure` | why a command failed |
 //! | `units` | numbers for people |
@@ -15,6 +16,7 @@ mod arguments;
 mod completions;
 mod devices;
 mod failure;
+mod model;
 mod nics;
 mod pingpong;
 mod units;
@@ -27,6 +29,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Model(options) => model::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Pingpong(options) => options.check().and_then(|()| pingpong::run(&options)),
     };

@@ -10,7 +10,7 @@ use doorbell::mlx5::abi::uar::SEND_OFFSET;
 use doorbell::mlx5::abi::wqe::{EntrySize, OpcodeWord};
 use doorbell_model::connectx::{
     Capabilities, CompletionQueueContext, Connectx, Event, EventSink, Network, NicId, Path,
-    QueuePairAttributes, QueuePairContext, Refused, Ring, State, Store, Transition,
+    QueuePairAttributes, QueuePairContext, Service, Refused, Ring, State, Store, Transition,
 };
 use doorbell_model::fabric::{Address, Arrival, Fabric, Loopback, Port};
 use doorbell_model::memory::{Access, Pages, Registration, TestMemory};
@@ -282,6 +282,7 @@ impl Bench {
         for side in [0, 1] {
             let (Side { address, pair, .. }, peer) = (&self.sides[side], &self.sides[1 - side]);
             let attributes = QueuePairAttributes {
+                queue_key: None,
                 access: Some(self.rights),
                 path: Some(Path { source: *address, destination: peer.address }),
                 mtu: Some(self.mtu),
@@ -471,6 +472,8 @@ impl Side {
                 ignore_overrun: false,
             })?;
             let pair = nic.create_queue_pair(QueuePairContext {
+                service: Service::ReliableConnected,
+                shared_receives: None,
                 protection_domain: domains[0],
                 send_queue: queue,
                 receive_queue: queue,

@@ -13,12 +13,14 @@
 //! | module | holds |
 //! |---|---|
 //! | [`connectx`] | the virtual ConnectX: rings, registers, queue pairs, completion queues, events |
+//! | [`pci`] | the virtual ConnectX as a PCI function, served to a virtual machine |
 //! | [`kernel`] | the verbs file of a virtual ConnectX, answered in this process: [`VirtualConnectx`] |
 
 pub mod connectx;
 pub mod fabric;
 pub mod kernel;
 pub mod memory;
+pub mod pci;
 pub mod rc;
 
 pub use kernel::{VirtualConnectx, WatchedConnectx};

@@ -11,7 +11,7 @@ use doorbell::mlx5::abi::wqe::{
 };
 use doorbell_model::connectx::{
     Capabilities, CompletionQueueContext, Death, Event, EventSink, Network, NicId, Path,
-    QueuePairAttributes, QueuePairContext, Refused, Ring, State, Store, Transition,
+    QueuePairAttributes, QueuePairContext, Refused, Ring, Service, State, Store, Transition,
 };
 use doorbell_model::fabric::Address;
 use doorbell_model::memory::{Access, AddressSpace, Pages, Registration, TestMemory};
@@ -92,6 +92,8 @@ impl Machine {
                 // 8 receives of 16 bytes, then 4 send slots, over the end of a page.
                 let rings = Ring::paged(list(RINGS.0, 2), RINGS.1, 128 + 256);
                 let pair = nic.create_queue_pair(QueuePairContext {
+                    service: Service::ReliableConnected,
+                    shared_receives: None,
                     protection_domain: domain,
                     send_queue: queue,
                     receive_queue: queue,
@@ -145,6 +147,7 @@ impl Machine {
             path: Some(path),
             mtu: Some(Mtu::B1024),
             peer: Some(peer.pair),
+            queue_key: None,
             expected_psn: Some(7),
             responder_resources: Some(4),
             rnr_timer: Some(12),
@@ -287,6 +290,8 @@ fn a_ring_whose_memory_is_gone_fails_its_queue_pair_and_nothing_else() {
     let machine = Machine::new(&network, [1; 16]);
     let made = network.with_nic(machine.nic, |nic, _, _| {
         nic.create_queue_pair(QueuePairContext {
+            service: Service::ReliableConnected,
+            shared_receives: None,
             protection_domain: machine.domain,
             send_queue: machine.queue,
             receive_queue: machine.queue,

@@ -1,10 +1,10 @@
 //! Completion queues: where completions are written, and when that raises an event.
 
-use super::{Counters, Log, Ring};
+use super::{Counters, Log, Refused, Ring};
 use crate::memory::AddressSpace;
-use doorbell::mlx5::abi::cqe::Completion;
+use doorbell::mlx5::abi::cqe::{Completion, CompletionOpcode, OpcodeOwner};
 use doorbell::mlx5::abi::doorbell::{ArmWord, ConsumerWord};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Where the owner byte is in a completion.
 const OWNER_OFFSET: usize = std::mem::offset_of!(Completion, op_own);
@@ -145,6 +145,33 @@ impl CompletionQueue {
         if due || always { Written::WithEvent } else { Written::Quietly }
     }
 
+    /// Goes on in another ring, of as many entries as `log_size` says. The last completion in the
+    /// old ring says so.
+    pub(super) fn resize(
+        &mut self,
+        space: &dyn AddressSpace,
+        ring: Ring,
+        log_size: u8,
+    ) -> Result<(), Refused> {
+        let refused = |value| Refused::Parameter { what: "log of a completion ring", value };
+        let unconsumed = self.unconsumed(space).filter(|_| !self.failed);
+        // One more: the completion that says so counts in both rings.
+        let unconsumed = unconsumed.ok_or(refused(log_size.into()))? + 1;
+        if unconsumed > self.entries() || unconsumed > 1 << log_size {
+            return Err(refused(log_size.into()));
+        }
+        let mut last = Completion::new_zeroed();
+        last.op_own = OpcodeOwner::new().with_kind(CompletionOpcode::Resize);
+        self.put(space, &last).map_err(|fault| Refused::Parameter {
+            what: "address of a completion ring",
+            value: fault.address,
+        })?;
+        self.producer = self.producer.wrapping_add(1);
+        self.context.ring = ring;
+        self.context.log_size = log_size;
+        Ok(())
+    }
+
     /// The bytes of the entry, then its owner byte.
     fn put(
         &self,
@@ -215,7 +242,6 @@ mod tests {
     use super::*;
     use crate::memory::TestMemory;
     use doorbell::mlx5::abi::U24;
-    use doorbell::mlx5::abi::cqe::{CompletionOpcode, OpcodeOwner};
     use doorbell::mlx5::abi::doorbell::ArmSequence;
 
     const RING: u64 = 0x1_0000;
@@ -345,6 +371,21 @@ mod tests {
         // The solicited one is number 1: behind 2, not behind 1.
         assert!(!bench.queue.arm(arm(2, true, 1)));
         assert!(bench.queue.arm(arm(1, true, 2)));
+    }
+
+    #[test]
+    fn a_resized_ring_goes_on_where_the_old_one_says_that_it_ends() {
+        let mut bench = Bench::new(2, 64);
+        bench.write(false);
+        let ring = Ring::flat(RING + 0x1000, 64 << 3);
+        bench.memory.add(RING + 0x1000, 64 << 3);
+        bench.queue.resize(&bench.memory, ring.clone(), 3).unwrap();
+        assert_eq!(bench.owner(1), CompletionOpcode::Resize as u8 * 16);
+        bench.write(false);
+        // The third completion is the third entry of the new ring.
+        assert_eq!(bench.owner(0x1000 / 64 + 2), 0x20);
+        // Three are not consumed: with one more, too many for two entries.
+        assert!(bench.queue.resize(&bench.memory, ring, 1).is_err());
     }
 
     #[test]

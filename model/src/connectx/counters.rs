@@ -70,6 +70,11 @@ impl Log {
         self.lines.iter().map(String::as_str)
     }
 
+    /// The lines, oldest first, and no more than those.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.lines.into()
+    }
+
     /// Whether nothing went wrong.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()

@@ -71,6 +71,9 @@ impl Connectx {
         let Some((number, control)) = send::doorbell_of(store) else {
             return self.stray(format_args!("{store:?}"));
         };
+        if self.ring_frames(number, store, now, fabric) {
+            return;
+        }
         let listens = self.pairs.get(&number).is_some_and(|pair| pair.core.context.uar == page);
         if !listens {
             return self.stray(format_args!("queue pair {number:#x}, UAR page {page:#x}"));

@@ -2,6 +2,7 @@
 //!
 //! Any bytes are an entry or a [`Malformed`]: what software put into the ring is not trusted.
 
+use super::registration::{self, KeyChange};
 use crate::memory::{Buffer, Entry, List};
 use crate::rc::{Data, Operation, Remote};
 use doorbell::mlx5::abi::wqe::{
@@ -9,7 +10,8 @@ use doorbell::mlx5::abi::wqe::{
     MAX_SEGMENTS, Opcode, RemoteAddressSegment, SEGMENT_BYTES, SLOT_SEGMENTS,
 };
 use std::fmt;
-use zerocopy::FromBytes;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// An entry of a send ring.
 #[derive(Clone)]
@@ -28,6 +30,10 @@ pub struct SendEntry {
     pub solicited: bool,
     /// What to do.
     pub operation: Operation,
+    /// What it changes about a memory key.
+    pub change: Option<KeyChange>,
+    /// To whom a datagram goes.
+    pub address: Option<AddressVector>,
     /// What to send, or where to put what comes in.
     pub data: Data,
     /// The bytes of `data`.
@@ -131,6 +137,99 @@ pub fn slots_of(segments: usize) -> u16 {
     segments.div_ceil(SLOT_SEGMENTS) as u16
 }
 
+/// To whom a datagram goes (`struct mlx5_av`).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct AddressVector {
+    /// What the receiver checks the datagram by; with the top bit set, the queue pair's own.
+    pub queue_key: U32,
+    /// 0.
+    pub reserved4: U32,
+    /// The receiver: the low 24 bits.
+    pub destination: U32,
+    /// Rate and service level.
+    pub rate_level: u8,
+    /// The low bits of the local identifier, where there are several.
+    pub path_bits: u8,
+    /// The receiver's local identifier, or the UDP port to send from.
+    pub local: U16,
+    /// 0.
+    pub reserved16: [u8; 4],
+    /// The receiver's Ethernet address.
+    pub mac: [u8; 6],
+    /// The traffic class.
+    pub traffic_class: u8,
+    /// Routers that may be passed.
+    pub hop_limit: u8,
+    /// Whether there is a global route (bit 30), the index of the source's identifier (bits 27 to
+    /// 20), and the flow label.
+    pub route: U32,
+    /// The receiver's global identifier.
+    pub gid: [u8; 16],
+}
+
+const _: () = assert!(size_of::<AddressVector>() == 48);
+
+impl AddressVector {
+    /// The queue pair that it is for.
+    pub fn queue_pair(&self) -> u32 {
+        self.destination.get() & 0xff_ffff
+    }
+
+    /// Whether there is a global route.
+    pub fn is_global(&self) -> bool {
+        self.route.get() >> 30 & 1 != 0
+    }
+
+    /// The index of the source's global identifier.
+    pub fn source_index(&self) -> u8 {
+        (self.route.get() >> 20) as u8
+    }
+
+    /// 20 bits.
+    pub fn flow_label(&self) -> u32 {
+        self.route.get() & 0xf_ffff
+    }
+}
+
+/// Decodes an entry of a queue pair whose messages say where they go: a send, or nothing.
+pub fn decode_datagram(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
+    let bytes = bytes.get(..segments * SEGMENT_BYTES).ok_or(Malformed::Truncated)?;
+    let mut rest = Segments { bytes };
+    let control: ControlSegment = rest.next()?;
+    let code = control.opmod_idx_opcode.opcode();
+    let change = match code {
+        registration::OPCODE => Some(registration::decode(bytes)?),
+        _ => None,
+    };
+    let operation = match Opcode::from_code(code) {
+        _ if change.is_some() => Operation::Local,
+        Some(Opcode::Nop) => Operation::Local,
+        Some(Opcode::Send) => Operation::Send,
+        Some(Opcode::SendImmediate) => Operation::SendImmediate(control.imm.get()),
+        _ => return Err(Malformed::Opcode(code)),
+    };
+    let (address, (data, length)) = match operation {
+        Operation::Local => (None, (Data::List(List::new()), 0)),
+        _ => (Some(rest.next()?), rest.sources()?),
+    };
+    Ok(SendEntry {
+        opcode: code,
+        index: control.opmod_idx_opcode.index(),
+        slots: slots_of(segments),
+        completion: control.fm_ce_se.completion(),
+        fenced: false,
+        solicited: control.fm_ce_se.solicited(),
+        operation,
+        change,
+        address,
+        data,
+        length,
+    })
+}
+
 /// Decodes a send entry out of its bytes, of which there are those of `segments` segments at least
 /// (see [`check_control`]).
 pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
@@ -178,6 +277,8 @@ pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed
         fenced,
         solicited: control.fm_ce_se.solicited(),
         operation,
+        change: None,
+        address: None,
         data,
         length,
     })

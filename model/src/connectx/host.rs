@@ -2,8 +2,10 @@
 //! out.
 
 use super::completion_queue::{CompletionQueue, Written};
+use super::datagram::Sources;
 use super::queue_pair::{Core, InFlight, State};
 use super::send::{self, Limits};
+use super::shared_receive::SharedReceives;
 use super::{Counters, Event, EventSink, Log};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
@@ -26,9 +28,12 @@ pub(super) struct Attendant<'a> {
     pub(super) core: &'a mut Core,
     pub(super) memory: &'a mut Memory,
     pub(super) queues: &'a mut BTreeMap<u32, CompletionQueue>,
+    pub(super) domains: &'a mut BTreeMap<u32, u32>,
+    pub(super) shared: &'a mut BTreeMap<u32, SharedReceives>,
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,
     pub(super) link_up: bool,
+    pub(super) sources: &'a Sources,
     pub(super) limits: Limits,
     pub(super) events: &'a dyn EventSink,
     pub(super) counters: &'a mut Counters,
@@ -144,7 +149,7 @@ impl Attendant<'_> {
     }
 
     /// The completion of a send entry, if it has one.
-    fn write_send(&mut self, entry: &InFlight, status: Status, bytes: u32) {
+    pub(super) fn write_send(&mut self, entry: &InFlight, status: Status, bytes: u32) {
         if status == Status::Success {
             let always = entry.completion == CompletionMode::AlwaysWithEvent;
             if always || entry.completion == CompletionMode::Always {
@@ -176,14 +181,21 @@ impl Attendant<'_> {
                 self.write_send(&entry, Status::WrFlushed, 0);
             }
         }
-        while let Some(receive) = self.fetch_receive() {
+        if let Some(receive) = self.core.unreliable.take_receive() {
+            let index = receive.entry as u16;
+            self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
+        }
+        // Receives of a shared queue are for others.
+        while self.core.context.shared_receives.is_none()
+            && let Some(receive) = self.fetch_receive()
+        {
             let index = receive.entry as u16;
             self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
         }
     }
 
     /// A successful completion with what all have.
-    fn blank(&self, opcode: CompletionOpcode, operation: u8, index: u16) -> Completion {
+    pub(super) fn blank(&self, opcode: CompletionOpcode, operation: u8, index: u16) -> Completion {
         let mut completion = Completion::new_zeroed();
         completion.op_own = OpcodeOwner::new().with_kind(opcode);
         completion.srqn_uidx =
@@ -196,7 +208,13 @@ impl Attendant<'_> {
         completion
     }
 
-    fn write_error(&mut self, opcode: CompletionOpcode, operation: u8, index: u16, status: Status) {
+    pub(super) fn write_error(
+        &mut self,
+        opcode: CompletionOpcode,
+        operation: u8,
+        index: u16,
+        status: Status,
+    ) {
         let mut completion = ErrorCompletion::new_zeroed();
         completion.op_own = OpcodeOwner::new().with_kind(opcode);
         completion.srqn =
@@ -222,7 +240,13 @@ impl Attendant<'_> {
     }
 
     /// Writes a completion into completion queue `number`.
-    fn put(&mut self, number: u32, completion: &Completion, announced: bool, always: bool) {
+    pub(super) fn put(
+        &mut self,
+        number: u32,
+        completion: &Completion,
+        announced: bool,
+        always: bool,
+    ) {
         let Some(queue) = self.queues.get_mut(&number) else { return };
         let space = self.memory.space();
         let written = queue.write(space, completion, announced, always, self.counters, self.log);

@@ -201,6 +201,25 @@ impl Network {
         }
     }
 
+    /// The same, and does at once what there is to do then: a bridge that waits for nobody spares the
+    /// NICs' thread its turn.
+    pub fn store_and_serve(&self, id: NicId, store: Store) {
+        /// Rounds in a row, after which the NICs' thread goes on.
+        const ROUNDS: u32 = 32;
+        let mut world = self.lock();
+        let Some(bus) = world.nics.get(&id.0).map(|nic| Arc::clone(&nic.bus)) else { return };
+        if !bus.try_put(store) {
+            drop(world);
+            return bus.put(store);
+        }
+        let busy = (0..ROUNDS).all(|_| world.run());
+        let more = busy || world.waits();
+        drop(world);
+        if more {
+            self.wake();
+        }
+    }
+
     pub(crate) fn bus(&self, id: NicId) -> Option<Arc<Bus>> {
         self.lock().nics.get(&id.0).map(|nic| Arc::clone(&nic.bus))
     }

@@ -1,8 +1,11 @@
 //! The NIC itself.
 
 use super::completion_queue::CompletionQueue;
+use super::datagram::Sources;
+use super::ethernet::FrameQueues;
 use super::queue_pair::QueuePair;
 use super::register::Bus;
+use super::shared_receive::SharedReceives;
 use super::{
     Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
     QueuePairContext, Refused, State, Transition,
@@ -34,14 +37,18 @@ pub struct Connectx {
     pub(super) port: Port,
     pub(super) addresses: Vec<Address>,
     pub(super) link_up: bool,
+    pub(super) sources: Sources,
     pub(super) capabilities: Capabilities,
     pub(super) memory: Memory,
     pub(super) events: Box<dyn EventSink>,
     /// UAR pages, and whether they were given back while objects still used them.
     pub(super) uars: BTreeMap<u32, bool>,
     pub(super) domains: BTreeMap<u32, u32>,
+    own_domain: u32,
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
+    pub(super) shared: BTreeMap<u32, SharedReceives>,
+    pub(super) frames: FrameQueues,
     /// Numbers are handed out in turn, so that a stale one meets nothing for long.
     pub(super) next_number: u32,
     /// Queue pairs that may have something to do now.
@@ -76,13 +83,17 @@ impl Connectx {
             port: fabric.attach(),
             addresses: Vec::new(),
             link_up: true,
+            sources: Sources::default(),
             capabilities,
             memory: Memory::new(space, keys),
             events,
             uars: BTreeMap::new(),
             domains: BTreeMap::new(),
+            own_domain: 0,
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            frames: FrameQueues::default(),
             next_number: FIRST_NUMBER,
             ready: VecDeque::new(),
             is_ready: BTreeSet::new(),
@@ -113,6 +124,11 @@ impl Connectx {
         &self.log
     }
 
+    /// What went wrong since it was asked last, oldest first.
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log).into_lines()
+    }
+
     /// Writes a line into the log.
     pub fn note(&mut self, line: impl std::fmt::Display) {
         self.log.note(line);
@@ -129,7 +145,12 @@ impl Connectx {
     }
 
     /// A number that no object of `taken` has, out of `1 << log` numbers.
-    fn number(&mut self, log: u8, what: &'static str, taken: usize) -> Result<u32, Refused> {
+    pub(super) fn number(
+        &mut self,
+        log: u8,
+        what: &'static str,
+        taken: usize,
+    ) -> Result<u32, Refused> {
         let limit = 1u64 << log;
         if taken as u64 + u64::from(FIRST_NUMBER) >= limit {
             return Err(Refused::Limit { what, limit });
@@ -141,6 +162,8 @@ impl Connectx {
             let in_use = u64::from(number) >= limit
                 || self.queues.contains_key(&number)
                 || self.pairs.contains_key(&number)
+                || self.shared.contains_key(&number)
+                || self.is_frame_queue(number)
                 || self.domains.contains_key(&number);
             if !in_use {
                 return Ok(number);
@@ -203,7 +226,12 @@ impl Connectx {
         }
     }
 
+    /// How many objects are of a protection domain. Domain 0 is the NIC's own, for queue pairs that
+    /// touch no memory by key.
     pub(super) fn domain_users(&mut self, number: u32) -> Result<&mut u32, Refused> {
+        if number == 0 {
+            return Ok(&mut self.own_domain);
+        }
         let unknown = Refused::Unknown { what: "protection domain", number };
         self.domains.get_mut(&number).ok_or(unknown)
     }
@@ -279,6 +307,26 @@ impl Connectx {
         }
     }
 
+    /// Gives a completion queue another ring.
+    pub fn resize_completion_queue(
+        &mut self,
+        number: u32,
+        ring: super::Ring,
+        log_size: u8,
+    ) -> Result<(), Refused> {
+        self.alive()?;
+        let unknown = Refused::Unknown { what: "completion queue", number };
+        let queue = self.queues.get_mut(&number).ok_or(unknown)?;
+        let parameter = |what, value| Err(Refused::Parameter { what, value });
+        if log_size > self.capabilities.log_max_completion_ring {
+            return parameter("log of a completion ring", log_size.into());
+        }
+        if ring.len() < u64::from(queue.context.entry_bytes) << log_size {
+            return parameter("length of a completion ring", ring.len());
+        }
+        queue.resize(self.memory.space(), ring, log_size)
+    }
+
     /// Completions written to a completion queue, modulo 2^32, and whether it failed.
     pub fn completion_queue(&self, number: u32) -> Option<(u32, bool)> {
         self.queues.get(&number).map(|queue| (queue.producer(), queue.is_failed()))
@@ -296,6 +344,11 @@ impl Connectx {
                 queue.users += 1;
             }
         }
+        if let Some(shared) =
+            context.shared_receives.and_then(|number| self.shared.get_mut(&number))
+        {
+            shared.users += 1;
+        }
         self.pairs.insert(number, QueuePair::new(number, context));
         Ok(number)
     }
@@ -308,6 +361,11 @@ impl Connectx {
             if !self.queues.contains_key(&number) {
                 return Err(Refused::Unknown { what: "completion queue", number });
             }
+        }
+        if let Some(number) = context.shared_receives
+            && !self.shared.contains_key(&number)
+        {
+            return Err(Refused::Unknown { what: "shared receive queue", number });
         }
         if !self.has_uar(context.uar) {
             return Err(Refused::Unknown { what: "UAR page", number: context.uar });
@@ -396,6 +454,11 @@ impl Connectx {
             if let Some(queue) = self.queues.get_mut(&queue) {
                 queue.users -= 1;
             }
+        }
+        if let Some(shared) =
+            context.shared_receives.and_then(|number| self.shared.get_mut(&number))
+        {
+            shared.users -= 1;
         }
         self.sweep_uar(context.uar);
         Ok(())

@@ -1,15 +1,42 @@
 //! Queue pairs: what they are made of, their states, and the changes between them.
 
 use super::send::BlueFlame;
+use super::unreliable::Unreliable;
 use super::{Refused, Ring};
 use crate::fabric::Address;
 use crate::memory::Access;
 use crate::rc::{Attributes, ByteOrder, Connection, Mtu, Psn, SendAttributes};
 use std::collections::VecDeque;
 
-/// What a reliable-connected queue pair is made of.
+/// How a queue pair's messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Reliably, to one peer.
+    ReliableConnected,
+    /// To one peer, and perhaps not at all.
+    UnreliableConnected,
+    /// To whom each message says, in one packet, and perhaps not at all.
+    Datagram {
+        /// The number that messages to it carry in place of its own: 0 or 1 for the queue pairs
+        /// of subnet and general management, which every port has one of.
+        well_known: Option<u8>,
+        /// The number that its messages carry as their source in place of its own.
+        source: Option<u32>,
+    },
+}
+
+impl Service {
+    /// Whether each message goes to whom it says.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Service::Datagram { .. })
+    }
+}
+
+/// What a queue pair is made of.
 #[derive(Clone, Debug)]
 pub struct QueuePairContext {
+    /// How its messages travel.
+    pub service: Service,
     /// The protection domain.
     pub protection_domain: u32,
     /// The completion queue of sends.
@@ -18,8 +45,10 @@ pub struct QueuePairContext {
     pub receive_queue: u32,
     /// The ring of sends, in slots of 64 bytes; `None` where nothing is sent.
     pub send_ring: Option<Ring>,
-    /// The ring of receives; `None` where nothing is received.
+    /// The ring of receives; `None` where nothing is received, or from a shared queue.
     pub receive_ring: Option<Ring>,
+    /// The shared queue that receives are taken from instead.
+    pub shared_receives: Option<u32>,
     /// The binary logarithm of the number of send slots.
     pub log_send_slots: u8,
     /// The binary logarithm of the number of receive entries.
@@ -89,6 +118,8 @@ pub struct QueuePairAttributes {
     pub mtu: Option<Mtu>,
     /// The peer's queue pair number.
     pub peer: Option<u32>,
+    /// What datagrams to this queue pair have to carry.
+    pub queue_key: Option<u32>,
     /// The first sequence number to come in.
     pub expected_psn: Option<u32>,
     /// Reads and atomics that may come in at once.
@@ -142,6 +173,8 @@ pub(super) struct Core {
     /// A completion found its queue failed. The queue pair has to fail, too.
     pub(super) lost_completion: bool,
     pub(super) blue_flame: BlueFlame,
+    /// An unreliable connection, from Ready to Receive on.
+    pub(super) unreliable: Unreliable,
     /// What the peer was told, for [`Connection`]s made later.
     pub(super) attributes: QueuePairAttributes,
 }
@@ -163,6 +196,7 @@ impl QueuePair {
                 had_error: false,
                 lost_completion: false,
                 blue_flame: BlueFlame::default(),
+                unreliable: Unreliable::default(),
                 attributes: QueuePairAttributes::default(),
             },
         }
@@ -203,6 +237,25 @@ impl QueuePair {
         }
         match transition {
             Transition::ResetToInit => core.state = State::Init,
+            Transition::InitToReadyToReceive if core.context.service.is_datagram() => {
+                core.state = State::ReadyToReceive;
+            }
+            Transition::InitToReadyToReceive
+                if core.context.service == Service::UnreliableConnected =>
+            {
+                let known = &core.attributes;
+                let missing = |what| Refused::Missing { pair: core.number, what };
+                core.path = Some(known.path.ok_or(missing("path"))?);
+                known.mtu.ok_or(missing("MTU"))?;
+                core.unreliable.expect(known.expected_psn.unwrap_or(0));
+                core.state = State::ReadyToReceive;
+            }
+            Transition::ReadyToReceiveToReadyToSend
+                if core.context.service == Service::UnreliableConnected =>
+            {
+                core.unreliable.start(core.attributes.first_psn.unwrap_or(0));
+                core.state = State::ReadyToSend;
+            }
             Transition::InitToReadyToReceive => {
                 let known = &core.attributes;
                 let missing = |what| Refused::Missing { pair: core.number, what };
@@ -218,6 +271,9 @@ impl QueuePair {
                     rnr_timer: known.rnr_timer.unwrap_or(0),
                 }));
                 core.state = State::ReadyToReceive;
+            }
+            Transition::ReadyToReceiveToReadyToSend if core.context.service.is_datagram() => {
+                core.state = State::ReadyToSend;
             }
             Transition::ReadyToReceiveToReadyToSend => {
                 let known = &core.attributes;
@@ -261,6 +317,7 @@ impl QueuePairAttributes {
             path,
             mtu,
             peer,
+            queue_key,
             expected_psn,
             responder_resources,
             rnr_timer,

@@ -10,6 +10,10 @@ use doorbell::mlx5::abi::wqe::SEGMENT_BYTES;
 impl Attendant<'_> {
     /// The next receive entry, if the record says that there is one.
     pub(super) fn fetch_receive(&mut self) -> Option<Receive> {
+        if let Some(number) = self.core.context.shared_receives {
+            let shared = self.shared.get_mut(&number)?;
+            return shared.fetch(self.memory.space(), self.counters, self.log);
+        }
         let available = self.posted_receives();
         if available == 0 {
             return None;

@@ -119,6 +119,12 @@ impl Bus {
         self.gone.store(true, Ordering::Release);
     }
 
+    /// Puts a store on the bus and wakes nobody. Answers whether there was room.
+    pub(crate) fn try_put(&self, store: Store) -> bool {
+        self.gone.load(Ordering::Acquire)
+            || !self.overflowed.load(Ordering::Acquire) && self.queue.push(store).is_ok()
+    }
+
     /// Puts a store on the bus.
     pub(crate) fn put(&self, store: Store) {
         if self.gone.load(Ordering::Acquire) {

@@ -171,6 +171,21 @@ impl Core {
         counters: &mut Counters,
         log: &mut Log,
     ) -> Option<Request> {
+        let (index, entry) = self.next_entry(space, limits, counters, log)?;
+        Some(match entry {
+            Ok(entry) => request_of(index, entry, limits),
+            Err(status) => refused(index, status),
+        })
+    }
+
+    /// Reads the next announced entry, or says why it is none. Answers its slot, too.
+    pub(super) fn next_entry(
+        &mut self,
+        space: &dyn AddressSpace,
+        limits: Limits,
+        counters: &mut Counters,
+        log: &mut Log,
+    ) -> Option<(u16, Result<SendEntry, Status>)> {
         let posted = self.announced();
         if posted == 0 {
             return None;
@@ -178,12 +193,12 @@ impl Core {
         counters.send_entries += 1;
         let index = self.send_consumer;
         let read = self.read_send(space, index, posted, limits);
-        let (in_flight, slots, request) = match read {
+        let (in_flight, slots, entry) = match read {
             Ok(entry) => {
                 let slots = entry.slots;
                 let in_flight =
                     InFlight { index, opcode: entry.opcode, completion: entry.completion };
-                (in_flight, slots, request_of(index, entry, limits))
+                (in_flight, slots, Ok(entry))
             }
             Err(Unreadable { control, reason }) => {
                 counters.malformed_entries += 1;
@@ -199,12 +214,12 @@ impl Core {
                 // How many slots it takes is as little to be trusted as the rest. The queue pair
                 // fails with it, so what follows is only flushed.
                 let slots = entry::slots_of(control.qpn_ds.segments().into()).clamp(1, posted);
-                (in_flight, slots, refused(index, Status::LocalQpOperation))
+                (in_flight, slots, Err(Status::LocalQpOperation))
             }
         };
         self.send_consumer = index.wrapping_add(slots);
         self.in_flight.push_back(in_flight);
-        Some(request)
+        Some((index, entry))
     }
 
     /// The bytes of the entry in slot `index`, decoded.
@@ -246,8 +261,11 @@ impl Core {
                 read(slot, to).map_err(unreadable)?;
             }
         }
-        entry::decode_send(&bytes, segments)
-            .map_err(|malformed| unreadable(Reason::Malformed(malformed)))
+        let decoded = match self.context.service.is_datagram() {
+            true => entry::decode_datagram(&bytes, segments),
+            false => entry::decode_send(&bytes, segments),
+        };
+        decoded.map_err(|malformed| unreadable(Reason::Malformed(malformed)))
     }
 }
 

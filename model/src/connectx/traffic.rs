@@ -1,10 +1,10 @@
 //! Whose turn it is: packets in, bursts out, deadlines, and what has to be flushed.
 
-use super::State;
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::send::Limits;
-use crate::fabric::Fabric;
+use super::{Path, State};
+use crate::fabric::{Fabric, Message};
 use crate::rc::{Connection, Packet, Progress};
 use std::collections::VecDeque;
 
@@ -51,9 +51,12 @@ impl Connectx {
             core: &mut pair.core,
             memory: &mut self.memory,
             queues: &mut self.queues,
+            domains: &mut self.domains,
+            shared: &mut self.shared,
             fabric,
             port: self.port,
             link_up: self.link_up,
+            sources: &self.sources,
             limits: Limits {
                 message: 1 << self.capabilities.log_max_message,
                 entry: self.capabilities.max_send_entry.into(),
@@ -103,9 +106,9 @@ impl Connectx {
     pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
         let Some(number) = self.ready.remove(place) else { return };
         self.is_ready.remove(&number);
-        let progress = self.attend(number, now, fabric, |parts| {
-            let connection = parts.connection.as_mut()?;
-            Some(connection.advance(now, parts.host))
+        let progress = self.attend(number, now, fabric, |parts| match parts.connection {
+            Some(connection) => Some(connection.advance(now, parts.host)),
+            None => Some(parts.host.send_unacknowledged()),
         });
         if progress == Some(Some(Progress::More)) {
             self.make_ready(number);
@@ -117,7 +120,9 @@ impl Connectx {
         if self.dead {
             return false;
         }
-        let Some(arrival) = fabric.receive(now, self.port) else { return false };
+        let Some(arrival) = fabric.receive(now, self.port) else {
+            return self.receive_message(now, fabric);
+        };
         let number = arrival.packet.destination;
         let expected = self.pairs.get(&number).is_some_and(|pair| {
             pair.connection.is_some()
@@ -131,6 +136,25 @@ impl Connectx {
         }
         self.counters.packets_received += u64::from(arrival.packet.run);
         self.take_in(number, now, &arrival.packet, fabric);
+        true
+    }
+
+    fn receive_message(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let Some(arrival) = fabric.receive_message(now, self.port) else { return false };
+        if !self.link_up {
+            self.counters.packets_dropped += 1;
+            return true;
+        }
+        match arrival.message {
+            Message::Frame(bytes) => self.take_frame(&bytes, now),
+            Message::Datagram(datagram) => {
+                self.take_datagram(arrival.source, &datagram, now, fabric);
+            }
+            Message::Unreliable(packet) => {
+                let path = Path { source: arrival.destination, destination: arrival.source };
+                self.take_unreliable(path, &packet, now, fabric);
+            }
+        }
         true
     }
 

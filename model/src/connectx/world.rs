@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Everything that can be done now, up to a bound. Answers whether anything was.
-    fn run(&mut self) -> bool {
+    pub(super) fn run(&mut self) -> bool {
         let now = self.now();
         let fabric = self.wire.fabric();
         let mut busy = false;
@@ -135,6 +135,12 @@ impl World {
             }
         }
         busy
+    }
+
+    /// Whether something has to be done again by itself.
+    pub(super) fn waits(&mut self) -> bool {
+        self.wire.fabric().next_arrival().is_some()
+            || self.nics.values().any(|nic| nic.next_deadline().is_some() || nic.has_failed_pairs())
     }
 
     /// When something has to be done again at the latest, from `now` on, if nothing happens.

@@ -1,6 +1,6 @@
 //! A layer that loses, doubles, reorders, delays and corrupts packets, by a seed.
 
-use super::{Address, Arrival, Fabric, Port};
+use super::{Address, Arrival, Fabric, Message, MessageArrival, Port};
 use crate::rc::{Packet, Psn};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -241,6 +241,21 @@ impl<F: Fabric> Fabric for Faulty<F> {
         for packet in packet.split() {
             self.send_one(now, port, source, destination, packet);
         }
+    }
+
+    fn send_message(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        message: Message,
+    ) {
+        self.inner.send_message(now, port, source, destination, message);
+    }
+
+    fn receive_message(&mut self, now: u64, port: Port) -> Option<MessageArrival> {
+        self.inner.receive_message(now, port)
     }
 
     fn receive(&mut self, now: u64, port: Port) -> Option<Arrival> {

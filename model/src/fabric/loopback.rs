@@ -1,6 +1,6 @@
 //! Ports of one process, joined.
 
-use super::{Address, Arrival, Fabric, Port};
+use super::{Address, Arrival, Fabric, Message, MessageArrival, Port};
 use crate::rc::Packet;
 use std::collections::VecDeque;
 
@@ -19,9 +19,13 @@ pub struct Loopback {
     lost: u64,
 }
 
+/// Messages that wait at a port. Nobody holds their senders back, so more are lost.
+const MOST_MESSAGES: usize = 4096;
+
 #[derive(Default)]
 struct Inbox {
     arrivals: VecDeque<(Port, Arrival)>,
+    messages: VecDeque<(Port, MessageArrival)>,
 }
 
 impl Loopback {
@@ -54,7 +58,7 @@ impl Fabric for Loopback {
         self.settle(port);
         self.addresses.retain(|(_, owner)| *owner != port);
         if let Some(inbox) = self.ports.get_mut(port.0 as usize).and_then(Option::take) {
-            self.waiting -= inbox.arrivals.len();
+            self.waiting -= inbox.arrivals.len() + inbox.messages.len();
         }
     }
 
@@ -81,6 +85,47 @@ impl Fabric for Loopback {
         }
     }
 
+    fn send_message(
+        &mut self,
+        _: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        message: Message,
+    ) {
+        let group = matches!(destination, Address::Mac([first, ..]) if first & 1 != 0);
+        let mut owners: Vec<Port> = self
+            .addresses
+            .iter()
+            .filter(|(address, owner)| match (group, address) {
+                (true, Address::Mac(_)) => *owner != port,
+                (true, _) => false,
+                (false, address) => *address == destination,
+            })
+            .map(|&(_, owner)| owner)
+            .collect();
+        owners.dedup();
+        if owners.is_empty() && !group {
+            self.lost += 1;
+        }
+        for owner in owners {
+            let Some(inbox) = self.inbox(owner) else { continue };
+            if inbox.messages.len() >= MOST_MESSAGES {
+                self.lost += 1;
+                continue;
+            }
+            let message = message.clone();
+            inbox.messages.push_back((port, MessageArrival { source, destination, message }));
+            self.waiting += 1;
+        }
+    }
+
+    fn receive_message(&mut self, _: u64, port: Port) -> Option<MessageArrival> {
+        let (_, arrival) = self.inbox(port)?.messages.pop_front()?;
+        self.waiting -= 1;
+        Some(arrival)
+    }
+
     fn receive(&mut self, _: u64, port: Port) -> Option<Arrival> {
         let (_, arrival) = self.inbox(port)?.arrivals.pop_front()?;
         self.waiting -= 1;
@@ -101,6 +146,16 @@ impl Fabric for Loopback {
             inbox.arrivals.retain_mut(|(sender, arrival)| {
                 // A payload whose memory is gone already is a packet lost: its sender sends again.
                 let keep = *sender != port || arrival.packet.payload.settle().is_ok();
+                lost += usize::from(!keep);
+                keep
+            });
+            inbox.messages.retain_mut(|(sender, arrival)| {
+                let keep = match &mut arrival.message {
+                    Message::Unreliable(packet) if *sender == port => {
+                        packet.payload.settle().is_ok()
+                    }
+                    _ => true,
+                };
                 lost += usize::from(!keep);
                 keep
             });

@@ -5,10 +5,12 @@
 
 mod faulty;
 mod loopback;
+mod message;
 mod tracer;
 
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use loopback::Loopback;
+pub use message::{Datagram, GlobalRoute, Message, MessageArrival};
 pub use tracer::Tracer;
 
 use crate::rc::Packet;
@@ -26,12 +28,15 @@ pub enum Address {
     Lid(u16),
     /// A global identifier, 16 bytes as on the wire. An IPv4 address is mapped: `::ffff:a.b.c.d`.
     Gid([u8; 16]),
+    /// An Ethernet address. With the group bit set, every port that has an Ethernet address.
+    Mac([u8; 6]),
 }
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Lid(lid) => write!(f, "LID {lid}"),
+            Address::Mac(mac) => write!(f, "MAC {mac:02x?}"),
             Address::Gid(gid) => write!(f, "GID {}", Ipv6Addr::from(*gid)),
         }
     }
@@ -66,6 +71,24 @@ pub trait Fabric {
 
     /// Sends `packet` from `port`.
     fn send(&mut self, now: u64, port: Port, source: Address, destination: Address, packet: Packet);
+
+    /// Sends a message that nobody acknowledges. A fabric that carries none loses it.
+    fn send_message(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        message: Message,
+    ) {
+        let _ = (now, port, source, destination, message);
+    }
+
+    /// The next message that has arrived at `port` by `now`.
+    fn receive_message(&mut self, now: u64, port: Port) -> Option<MessageArrival> {
+        let _ = (now, port);
+        None
+    }
 
     /// The next packet that has arrived at `port` by `now`.
     fn receive(&mut self, now: u64, port: Port) -> Option<Arrival>;

@@ -1,6 +1,6 @@
 //! A layer that writes down the packets that pass.
 
-use super::{Address, Arrival, Fabric, Port};
+use super::{Address, Arrival, Fabric, Message, MessageArrival, Port};
 use crate::memory::Payload;
 use crate::rc::Packet;
 use std::collections::VecDeque;
@@ -98,6 +98,21 @@ impl<F: Fabric> Fabric for Tracer<F> {
     ) {
         self.note(now, port, true, destination, &packet);
         self.inner.send(now, port, source, destination, packet);
+    }
+
+    fn send_message(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        message: Message,
+    ) {
+        self.inner.send_message(now, port, source, destination, message);
+    }
+
+    fn receive_message(&mut self, now: u64, port: Port) -> Option<MessageArrival> {
+        self.inner.receive_message(now, port)
     }
 
     fn receive(&mut self, now: u64, port: Port) -> Option<Arrival> {

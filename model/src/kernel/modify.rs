@@ -256,6 +256,7 @@ fn attributes(
     let value = |set: bool, value: u32| set.then_some(value & 0xff_ffff);
     let byte = |set: bool, value: u8| set.then_some(value);
     Ok(QueuePairAttributes {
+        queue_key: None,
         access,
         path,
         mtu: if mask.path_mtu() { Mtu::from_verbs(request.path_mtu) } else { None },

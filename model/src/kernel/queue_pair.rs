@@ -5,7 +5,7 @@ use super::file::{Outcome, State};
 use super::modify::Known;
 use super::objects::{Object, QueuePair};
 use super::routes::Route;
-use crate::connectx::{QueuePairContext, Ring};
+use crate::connectx::{QueuePairContext, Ring, Service};
 use doorbell::mlx5::abi::driver::{CreateQp, CreateQpFlags, CreateQpResp};
 use doorbell::mlx5::abi::verbs::method::{UHW_IN, UHW_OUT, create_qp, destroy_qp, object};
 use doorbell::mlx5::abi::verbs::qp::{DestroyQpResp, QpCap, QpType};
@@ -296,6 +296,8 @@ fn context(
     pinned += record.inspect_err(|_| state.device.unpin(pinned))?;
     let rings = Ring::flat(request.buf_addr, length);
     let context = QueuePairContext {
+        service: Service::ReliableConnected,
+        shared_receives: None,
         protection_domain,
         send_queue,
         receive_queue,

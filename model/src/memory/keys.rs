@@ -324,6 +324,13 @@ impl Keys {
         Ok(())
     }
 
+    /// Changes `key`'s registration. Answers whether it is there and valid.
+    pub fn change(&mut self, key: u32, change: impl FnOnce(&mut Registration)) -> bool {
+        let slot = self.slots.get_mut((key >> 8) as usize);
+        let slot = slot.filter(|slot| !slot.invalid && slot.variant == key as u8);
+        slot.and_then(|slot| slot.registration.as_mut()).map(change).is_some()
+    }
+
     /// Checks an access in hardware's order: key, protection domain, right, bounds. Zero bytes are
     /// checked like any others: that a message of no bytes checks no key (IBTA vol. 1, chapter 9, on
     /// zero-length RDMA) is the caller's knowledge.

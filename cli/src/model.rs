@@ -1,0 +1,104 @@
+//! `doorbell model`: virtual NICs for virtual machines.
+
+use crate::arguments::{Link, ModelCommand, ModelConnectxOptions, ModelOptions};
+use crate::failure::Failure;
+use doorbell_model::connectx::Network;
+use doorbell_model::kernel::LinkLayer;
+use doorbell_model::pci::{ConnectxFunction, Identity, Server};
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Runs the command.
+pub fn run(options: &ModelOptions) -> Result<(), Failure> {
+    match &options.command {
+        ModelCommand::Connectx(options) => connectx(options),
+    }
+}
+
+/// A function and the socket that it is reached at.
+struct Served {
+    server: Server,
+    function: Arc<Mutex<ConnectxFunction>>,
+    name: String,
+}
+
+fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
+    let network = Network::free();
+    let link = match options.link {
+        Link::Ethernet => LinkLayer::Ethernet,
+        Link::Infiniband => LinkLayer::InfiniBand,
+    };
+    // Every socket is there before any machine is waited for.
+    let mut all = Vec::new();
+    for (number, path) in (1..).zip(&options.sockets) {
+        let mut identity = Identity::new(link, number);
+        identity.capabilities.blue_flame = !options.no_blueflame;
+        let function = ConnectxFunction::new(&network, identity);
+        all.push(Served {
+            server: bind(path)?,
+            function: Arc::new(Mutex::new(function)),
+            name: path.display().to_string(),
+        });
+    }
+    let functions = all.iter().map(|served| Arc::clone(&served.function)).collect();
+    // Ends with the program: it waits for lines that may never come.
+    thread::spawn(move || obey(functions));
+    let served: Vec<_> = all.into_iter().map(|served| thread::spawn(|| serve(served))).collect();
+    for served in served {
+        served.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    }
+    Ok(())
+}
+
+fn bind(path: &Path) -> Result<Server, Failure> {
+    Server::bind(path)
+        .map_err(|why| Failure::Socket { path: path.to_owned(), why: why.to_string() })
+}
+
+fn serve(served: Served) -> Result<(), Failure> {
+    let Served { server, function, name } = served;
+    let mut log = |line: &str| say(&format!("{name}: {line}"));
+    server
+        .run(&function, &mut log)
+        .map_err(|why| Failure::Socket { path: name.clone().into(), why: why.to_string() })?;
+    for line in lock(&function).take_log() {
+        log(&line);
+    }
+    log(&format!("the machine has hung up. {}", one_line(&lock(&function).counters())));
+    Ok(())
+}
+
+/// Does what the lines of standard input say: `link up` and `link down`.
+fn obey(functions: Vec<Arc<Mutex<ConnectxFunction>>>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let up = match words[..] {
+            ["link", "up"] => true,
+            ["link", "down"] => false,
+            _ => {
+                say(&format!("nothing to be done for \"{line}\": link up, link down"));
+                continue;
+            }
+        };
+        for function in &functions {
+            lock(function).set_link(up);
+        }
+    }
+}
+
+fn lock(function: &Mutex<ConnectxFunction>) -> MutexGuard<'_, ConnectxFunction> {
+    function.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says something to the person who watches. If nobody does, the machine runs on all the same.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Counts that are not zero.
+fn one_line(counters: &doorbell_model::connectx::Counters) -> String {
+    format!("{counters:?}")
+}

@@ -1,0 +1,338 @@
+//! Datagrams: entries that say where they go, and messages with the way that they came.
+
+use super::host::Attendant;
+use super::nic::Connectx;
+use super::queue_pair::State;
+use super::{Service, entry::SendEntry};
+use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message};
+use crate::memory::Payload;
+use crate::rc::{Data, Operation, Progress, Status};
+use doorbell::mlx5::abi::U24;
+use doorbell::mlx5::abi::cqe::{CompletionOpcode, SourceWord};
+use std::collections::BTreeMap;
+use zerocopy::big_endian::{U16, U32};
+
+/// Where datagrams are sent from: the port's local identifier, or its global ones by index.
+#[derive(Default)]
+pub(super) struct Sources {
+    lid: Option<u16>,
+    gids: BTreeMap<u8, SourceIdentifier>,
+}
+
+/// A global identifier that datagrams are sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceIdentifier {
+    /// The identifier.
+    pub gid: [u8; 16],
+    /// Packets have IP headers (RoCE v2), not IBTA's own.
+    pub ip: bool,
+}
+
+/// The bytes before a datagram's own in a receive: its global route.
+const ROUTE_BYTES: usize = 40;
+/// A queue key that stands for the queue pair's own.
+const OWN_KEY: u32 = 1 << 31;
+/// Entries sent at once, before others have their turn.
+const BURST: usize = 16;
+/// The partition of datagrams without one: the default.
+const DEFAULT_PARTITION: u32 = 0xffff;
+/// The first local identifier of groups.
+const FIRST_GROUP: u16 = 0xc000;
+
+impl Connectx {
+    /// Sends datagrams from this local identifier from now on: the port is InfiniBand's.
+    pub fn set_source_lid(&mut self, lid: u16) {
+        self.sources.lid = Some(lid);
+    }
+
+    /// Sets or clears an identifier that datagrams can be sent from.
+    pub fn set_source(&mut self, index: u8, identifier: Option<SourceIdentifier>) {
+        match identifier {
+            Some(identifier) => self.sources.gids.insert(index, identifier),
+            None => self.sources.gids.remove(&index),
+        };
+    }
+
+    /// A datagram came in.
+    pub(super) fn take_datagram(
+        &mut self,
+        from: Address,
+        datagram: &Datagram,
+        now: u64,
+        fabric: &mut dyn Fabric,
+    ) {
+        let number = match datagram.destination {
+            special @ (0 | 1) => self.pairs.values().find_map(|pair| {
+                let Service::Datagram { well_known, .. } = pair.core.context.service else {
+                    return None;
+                };
+                (well_known == Some(special as u8)).then_some(pair.core.number)
+            }),
+            number => Some(number),
+        };
+        let taken = number.and_then(|number| {
+            self.attend(number, now, fabric, |parts| {
+                parts.connection.is_none() && parts.host.take_datagram(from, datagram)
+            })
+        });
+        match taken {
+            Some(true) => self.counters.packets_received += 1,
+            _ => self.counters.packets_dropped += 1,
+        }
+    }
+}
+
+impl Attendant<'_> {
+    /// Sends what a queue pair without acknowledgements has posted.
+    pub(super) fn send_unacknowledged(&mut self) -> Progress {
+        for _ in 0..BURST {
+            if self.core.state != State::ReadyToSend {
+                return Progress::Idle;
+            }
+            let space = self.memory.space();
+            let next = self.core.next_entry(space, self.limits, self.counters, self.log);
+            let Some((_, entry)) = next else { return Progress::Idle };
+            let status = match entry {
+                Ok(entry) if self.core.context.service.is_datagram() => self.send_datagram(&entry),
+                Ok(entry) => self.send_unreliable(&entry),
+                Err(status) => status,
+            };
+            if let Some(in_flight) = self.core.in_flight.pop_front() {
+                self.write_send(&in_flight, status, 0);
+            }
+            if status != Status::Success {
+                self.core.state = State::Error;
+                return Progress::Idle;
+            }
+        }
+        Progress::More
+    }
+
+    fn send_datagram(&mut self, entry: &SendEntry) -> Status {
+        if let Some(change) = &entry.change {
+            return self.change_key(change);
+        }
+        let Some(vector) = entry.address else { return Status::Success };
+        let most = self.core.attributes.mtu.map_or(4096, |mtu| u64::from(mtu.bytes()));
+        if entry.length > most.max(4096) {
+            return Status::LocalLength;
+        }
+        let bytes = match self.message_bytes(entry) {
+            Ok(bytes) => bytes,
+            Err(status) => return status,
+        };
+        let identifier = self.sources.gids.get(&vector.source_index()).copied();
+        let (source, destination) = match (self.sources.lid, identifier) {
+            (Some(lid), _) => (Address::Lid(lid), Address::Lid(vector.local.get())),
+            (None, Some(identifier)) => (Address::Gid(identifier.gid), Address::Gid(vector.gid)),
+            (None, None) => {
+                self.counters.packets_dropped += 1;
+                return Status::Success;
+            }
+        };
+        // Groups have no members here.
+        let group = matches!(destination, Address::Lid(lid) if lid >= FIRST_GROUP);
+        if group || !self.link_up {
+            self.counters.packets_dropped += 1;
+            return Status::Success;
+        }
+        let global = vector.is_global() || self.sources.lid.is_none();
+        let route = identifier.filter(|_| global).map(|identifier| GlobalRoute {
+            source: identifier.gid,
+            destination: vector.gid,
+            traffic_class: vector.traffic_class,
+            flow_label: vector.flow_label(),
+            hop_limit: vector.hop_limit,
+            ip: identifier.ip,
+        });
+        let own_key = self.core.attributes.queue_key.unwrap_or(0);
+        let key = vector.queue_key.get();
+        let Service::Datagram { source: from, .. } = self.core.context.service else {
+            return Status::LocalQpOperation;
+        };
+        let datagram = Datagram {
+            destination: vector.queue_pair(),
+            source: from.unwrap_or(self.core.number),
+            queue_key: if key & OWN_KEY != 0 { own_key } else { key },
+            immediate: match entry.operation {
+                Operation::SendImmediate(word) => Some(word),
+                _ => None,
+            },
+            solicited: entry.solicited,
+            route,
+            bytes: bytes.into(),
+        };
+        self.counters.packets_sent += 1;
+        let message = Message::Datagram(Box::new(datagram));
+        self.fabric.send_message(self.now, self.port, source, destination, message);
+        Status::Success
+    }
+
+    /// The bytes of a message of one packet.
+    fn message_bytes(&mut self, entry: &SendEntry) -> Result<Vec<u8>, Status> {
+        let list = match &entry.data {
+            Data::Inline(bytes) => return Ok(bytes.as_slice().to_vec()),
+            Data::List(list) => list,
+        };
+        let domain = self.core.context.protection_domain;
+        let mut bytes = vec![0; entry.length as usize];
+        let gathered = self.memory.gather(domain, list, 0, bytes.len());
+        let read = gathered.map(|payload| payload.read(0, &mut bytes));
+        match read {
+            Ok(Ok(())) => Ok(bytes),
+            Ok(Err(_)) => Err(Status::LocalProtection),
+            Err(refusal) => {
+                self.counters.refused_accesses += 1;
+                self.log.note(format_args!("queue pair {:#x}: {refusal}", self.core.number));
+                Err(Status::LocalProtection)
+            }
+        }
+    }
+
+    /// Takes a datagram in. Answers whether it had a place to go.
+    fn take_datagram(&mut self, from: Address, datagram: &Datagram) -> bool {
+        let ready = matches!(self.core.state, State::ReadyToReceive | State::ReadyToSend);
+        if !ready || !self.core.context.service.is_datagram() {
+            return false;
+        }
+        let own_key = self.core.attributes.queue_key.unwrap_or(0);
+        if datagram.queue_key != own_key {
+            self.log.note(format_args!(
+                "queue pair {:#x}: a datagram with key {:#x}, not {own_key:#x}",
+                self.core.number, datagram.queue_key
+            ));
+            return false;
+        }
+        let Some(receive) = self.fetch_receive() else { return false };
+        let index = receive.entry as u16;
+        let domain = self.core.context.protection_domain;
+        let header = datagram.route.map(|route| route_bytes(&route, datagram.bytes.len()));
+        let parts = [
+            (0, header.as_ref().map(|bytes| &bytes[..])),
+            (ROUTE_BYTES, Some(&datagram.bytes[..])),
+        ];
+        for (offset, bytes) in parts {
+            let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else { continue };
+            let payload = Payload::copy_of(bytes);
+            let scattered = self.memory.scatter(domain, &receive.list, offset as u64, &payload);
+            if let Err(refusal) = scattered {
+                let status = match refusal {
+                    crate::memory::Refusal::ListTooShort { .. } => Status::LocalLength,
+                    _ => Status::LocalProtection,
+                };
+                self.log.note(format_args!("queue pair {:#x}: {refusal}", self.core.number));
+                self.write_error(CompletionOpcode::ReceiveError, 0, index, status);
+                self.core.state = State::Error;
+                return true;
+            }
+        }
+        let opcode = match datagram.immediate {
+            Some(_) => CompletionOpcode::ReceiveSendImmediate,
+            None => CompletionOpcode::ReceiveSend,
+        };
+        let mut completion = self.blank(opcode, 0, index);
+        completion.op_own.set_solicited(datagram.solicited);
+        completion.byte_cnt = U32::new((ROUTE_BYTES + datagram.bytes.len()) as u32);
+        completion.imm_inval_pkey = U32::new(datagram.immediate.unwrap_or(DEFAULT_PARTITION));
+        if let Address::Lid(lid) = from {
+            completion.slid = U16::new(lid);
+        }
+        completion.flags_rqpn = SourceWord::new()
+            .with_queue_pair(U24::truncate(datagram.source))
+            .with_service_level(datagram.route.as_ref().map_or(0, kind_of_route))
+            .with_global_route(datagram.route.is_some().into());
+        self.put(self.core.context.receive_queue, &completion, datagram.solicited, false);
+        true
+    }
+}
+
+/// The IPv4 address of a global identifier that is one mapped.
+fn mapped(gid: &[u8; 16]) -> Option<[u8; 4]> {
+    std::net::Ipv6Addr::from(*gid).to_ipv4_mapped().map(|address| address.octets())
+}
+
+/// What the completion says that the route's header was: IBTA's own, IPv6's, or IPv4's.
+fn kind_of_route(route: &GlobalRoute) -> u8 {
+    match (route.ip, mapped(&route.destination)) {
+        (false, _) => 0,
+        (true, None) => 1,
+        (true, Some(_)) => 2,
+    }
+}
+
+/// The bytes that a receive begins with: a global route header (IBTA vol. 1, 8.3), or IPv4's header at
+/// its end (annex A17).
+fn route_bytes(route: &GlobalRoute, length: usize) -> [u8; ROUTE_BYTES] {
+    /// Base and datagram headers, and the check value behind the payload.
+    const AROUND: usize = 12 + 8 + 4;
+    /// UDP's header, in RoCE v2.
+    const UDP: usize = 8;
+    /// The next header: IBTA's transport, or UDP.
+    const TRANSPORT: u8 = 0x1b;
+    const UDP_PROTOCOL: u8 = 17;
+    let mut bytes = [0; ROUTE_BYTES];
+    if let (true, Some(from), Some(to)) =
+        (route.ip, mapped(&route.source), mapped(&route.destination))
+    {
+        let header = &mut bytes[20..];
+        header[0] = 0x45;
+        header[1] = route.traffic_class;
+        header[2..4].copy_from_slice(&((20 + UDP + AROUND + length) as u16).to_be_bytes());
+        // Not to be fragmented.
+        header[6] = 0x40;
+        header[8] = route.hop_limit;
+        header[9] = UDP_PROTOCOL;
+        header[12..16].copy_from_slice(&from);
+        header[16..20].copy_from_slice(&to);
+        let sum = header
+            .chunks(2)
+            .fold(0u32, |sum, pair| sum + u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum = (sum & 0xffff) + (sum >> 16);
+        header[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        return bytes;
+    }
+    let first = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label;
+    let udp = if route.ip { UDP } else { 0 };
+    bytes[..4].copy_from_slice(&first.to_be_bytes());
+    bytes[4..6].copy_from_slice(&((udp + AROUND + length) as u16).to_be_bytes());
+    bytes[6] = if route.ip { UDP_PROTOCOL } else { TRANSPORT };
+    bytes[7] = route.hop_limit;
+    bytes[8..24].copy_from_slice(&route.source);
+    bytes[24..40].copy_from_slice(&route.destination);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_over_ipv4_is_an_ipv4_header_at_the_end() {
+        let gid = |last| {
+            let mut gid = [0; 16];
+            gid[10..].copy_from_slice(&[0xff, 0xff, 10, 9, 0, last]);
+            gid
+        };
+        let route = GlobalRoute {
+            source: gid(1),
+            destination: gid(2),
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 64,
+            ip: true,
+        };
+        let bytes = route_bytes(&route, 256);
+        assert_eq!(bytes[..20], [0; 20]);
+        assert_eq!(bytes[20..24], [0x45, 0, 1, 52]);
+        assert_eq!(bytes[32..], [10, 9, 0, 1, 10, 9, 0, 2]);
+        let sum: u32 = bytes[20..]
+            .chunks(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+            .sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(kind_of_route(&route), 2);
+        let own = GlobalRoute { ip: false, ..route };
+        assert_eq!(route_bytes(&own, 0)[..8], [0x60, 0, 0, 0, 0, 24, 0x1b, 64]);
+        assert_eq!(kind_of_route(&own), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! Ethernet: send and receive queues, and the objects that frames are steered by.
+//!
+//! Flow tables, groups and entries are taken and not followed. Frames that come in go to the
+//! receive queues that tables of receive queues (RQT) and interfaces (TIR) name.
+
+use super::field::Field;
+use super::layout::work_queue::{modify_in, rqc, sqc, wq};
+use super::numbers::Kind;
+use super::page_list;
+use super::status::{Done, Refusal, Status};
+use super::{Firmware, answer};
+use crate::connectx::{FrameQueueContext, FrameQueueState};
+use std::collections::BTreeSet;
+
+/// Where the context is in commands and answers, and a queue's ring in it.
+const CONTEXT: usize = 32;
+const QUEUE: usize = CONTEXT + 0x30;
+/// Where an object is named: 24 bits from byte 9 on.
+const OBJECT: Field = Field::new(0x48, 24);
+
+/// A table of receive queues (`struct mlx5_ifc_rqtc_bits`): how many there are, and where the list
+/// of their numbers begins, a word each.
+const TABLE_SIZE: Field = Field::new(0xd0, 16).within(CONTEXT);
+const TABLE_LIST: usize = CONTEXT + 240;
+const TABLE_ENTRY: Field = Field::new(8, 24);
+/// The receive queue that an interface names itself (`struct mlx5_ifc_tirc_bits`: inline_rqn).
+const INTERFACE_QUEUE: Field = Field::new(0xe8, 24).within(CONTEXT);
+
+/// A queue of frames: which way, and the context that it was made of.
+pub(super) struct FrameQueue {
+    sends: bool,
+    context: Vec<u8>,
+}
+
+/// States of queues (`MLX5_SQC_STATE_*`, `MLX5_RQC_STATE_*`).
+fn state(code: u64) -> Done<FrameQueueState> {
+    match code {
+        0 => Ok(FrameQueueState::Reset),
+        1 => Ok(FrameQueueState::Ready),
+        3 => Ok(FrameQueueState::Error),
+        other => Err(Refusal::parameter("state of a frame queue", other)),
+    }
+}
+
+fn state_field(sends: bool) -> Field {
+    if sends { sqc::STATE } else { rqc::STATE }
+}
+
+impl Firmware {
+    pub(super) fn create_frame_queue(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        sends: bool,
+    ) -> Done {
+        let context = part(input, CONTEXT, sqc::BYTES)?;
+        let queue = part(input, QUEUE, wq::BYTES)?;
+        if !sends && rqc::MEM_RQ_TYPE.is_set(context) {
+            return Err(Refusal::parameter("kind of a receive queue", 1));
+        }
+        let log_entries = wq::LOG_WQ_SZ.get(queue) as u8;
+        let log_stride = wq::LOG_WQ_STRIDE.get(queue) as u8;
+        let made = FrameQueueContext {
+            protection_domain: wq::PD.get32(queue),
+            queue: if sends { sqc::CQN.get32(context) } else { rqc::CQN.get32(context) },
+            ring: page_list::ring(
+                input,
+                page_list::LIST,
+                wq::LOG_WQ_PG_SZ.get32(queue) + 12,
+                wq::PAGE_OFFSET.get(queue),
+                1 << (log_entries + log_stride),
+            )?,
+            log_entries,
+            log_stride,
+            record: wq::DBR_ADDR.get(queue),
+            user_index: sqc::USER_INDEX.get32(context),
+        };
+        let number = self.with_nic(|nic, _, _| nic.create_frame_queue(made, sends))?;
+        let context = context.to_vec();
+        self.frame_queues.insert(number, FrameQueue { sends, context });
+        OBJECT.set(output, number.into());
+        Ok(())
+    }
+
+    fn frame_queue(&mut self, number: u32, sends: bool) -> Done<&mut FrameQueue> {
+        let queue = self.frame_queues.get_mut(&number).filter(|queue| queue.sends == sends);
+        queue.ok_or_else(|| Refusal::unknown("frame queue", number))
+    }
+
+    pub(super) fn modify_frame_queue(&mut self, input: &[u8], sends: bool) -> Done {
+        let number = modify_in::RQN.get32(input);
+        self.frame_queue(number, sends)?;
+        let state = state(state_field(sends).within(CONTEXT).get(input))?;
+        self.with_nic(|nic, _, _| nic.modify_frame_queue(number, sends, state))
+    }
+
+    pub(super) fn query_frame_queue(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        sends: bool,
+    ) -> Done {
+        let number = modify_in::RQN.get32(input);
+        let state =
+            self.network.with_nic(self.nic, |nic, _, _| nic.frame_queue_state(number, sends));
+        let code = match state.flatten() {
+            Some(FrameQueueState::Ready) => 1,
+            Some(FrameQueueState::Error) => 3,
+            Some(FrameQueueState::Reset) | None => 0,
+        };
+        let queue = self.frame_queue(number, sends)?;
+        state_field(sends).set(&mut queue.context, code);
+        answer(output, CONTEXT, &queue.context);
+        Ok(())
+    }
+
+    pub(super) fn destroy_frame_queue(&mut self, input: &[u8], sends: bool) -> Done {
+        let number = OBJECT.get32(input);
+        self.frame_queue(number, sends)?;
+        self.with_nic(|nic, _, _| nic.destroy_frame_queue(number, sends))?;
+        self.frame_queues.remove(&number);
+        Ok(())
+    }
+
+    pub(super) fn create_receive_table(&mut self, input: &[u8], output: &mut [u8]) -> Done {
+        let queues = listed(input)?;
+        let number = self.numbers.take(Kind::ReceiveTable)?;
+        self.receive_tables.insert(number, queues);
+        self.steer();
+        OBJECT.set(output, number.into());
+        Ok(())
+    }
+
+    pub(super) fn modify_receive_table(&mut self, input: &[u8]) -> Done {
+        let number = OBJECT.get32(input);
+        let queues = listed(input)?;
+        let table = self.receive_tables.get_mut(&number);
+        *table.ok_or_else(|| Refusal::unknown("table of receive queues", number))? = queues;
+        self.steer();
+        Ok(())
+    }
+
+    pub(super) fn destroy_receive_table(&mut self, input: &[u8]) -> Done {
+        let number = OBJECT.get32(input);
+        self.numbers.give_back(Kind::ReceiveTable, number)?;
+        self.receive_tables.remove(&number);
+        self.steer();
+        Ok(())
+    }
+
+    pub(super) fn create_receive_interface(&mut self, input: &[u8], output: &mut [u8]) -> Done {
+        let number = self.numbers.take(Kind::ReceiveInterface)?;
+        let queue = INTERFACE_QUEUE.get32(input);
+        if queue != 0 {
+            self.receive_interfaces.insert(number, queue);
+        }
+        self.steer();
+        OBJECT.set(output, number.into());
+        Ok(())
+    }
+
+    pub(super) fn destroy_receive_interface(&mut self, input: &[u8]) -> Done {
+        let number = OBJECT.get32(input);
+        self.numbers.give_back(Kind::ReceiveInterface, number)?;
+        self.receive_interfaces.remove(&number);
+        self.steer();
+        Ok(())
+    }
+
+    /// Tells the NIC which queues frames may go to.
+    fn steer(&mut self) {
+        let tables = self.receive_tables.values().flatten();
+        let all: BTreeSet<u32> = tables.chain(self.receive_interfaces.values()).copied().collect();
+        let all = all.into_iter().collect();
+        self.network.with_nic(self.nic, |nic, _, _| nic.steer_frames(all));
+    }
+}
+
+/// The queues that a table lists.
+fn listed(input: &[u8]) -> Done<Vec<u32>> {
+    let count = TABLE_SIZE.get(input) as usize;
+    let list = part(input, TABLE_LIST, count * 4)?;
+    Ok(list.chunks_exact(4).map(|entry| TABLE_ENTRY.get32(entry)).collect())
+}
+
+fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {
+    input
+        .get(at..at + length)
+        .ok_or_else(|| Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len())))
+}
