@@ -1,0 +1,83 @@
+# What a suite says its results with. Read by each suite, in the guest.
+# shellcheck shell=sh
+#
+# LINK is ethernet, infiniband or none: the kind of port of the virtual NIC.
+
+# say LINE: a line for the host.
+say() {
+  echo "$*" >&3
+}
+
+# ask REQUEST...: asks the host to do something, and prints its one line of answer. See boot.sh.
+ask() {
+  say "ASK $*"
+  read -r answer <&3
+  echo "$answer"
+}
+
+pass() {
+  say "PASS $1"
+}
+
+# fail NAME WHY...
+fail() {
+  say "FAIL $*"
+}
+
+# skip NAME WHY...
+skip() {
+  say "SKIP $*"
+}
+
+# check NAME SECONDS COMMAND...: passes when the command exits with 0 within that time.
+check() {
+  name=$1 seconds=$2
+  shift 2
+  echo "----- $name: $*"
+  # The output goes to the suite's log; its last line is the reason of a failure.
+  timeout -k 5 "$seconds" "$@" >/tmp/check.out 2>&1
+  status=$?
+  cat /tmp/check.out
+  case $status in
+    0) pass "$name" ;;
+    124 | 137 | 143) fail "$name" "not done after $seconds s: $(tail -n 1 /tmp/check.out)" ;;
+    *) fail "$name" "exit status $status: $(tail -n 1 /tmp/check.out)" ;;
+  esac
+  return $status
+}
+
+# wait_for SECONDS COMMAND...: until the command succeeds.
+wait_for() {
+  tries=$(($1 * 5))
+  shift
+  while [ $tries -gt 0 ]; do
+    "$@" >/dev/null 2>&1 && return 0
+    tries=$((tries - 1))
+    sleep 0.2
+  done
+  return 1
+}
+
+# pair NAME SECONDS SERVER-COMMAND CLIENT-COMMAND: runs the two commands, the second when the first has had
+# a moment to listen. Passes when both exit with 0. Each command is one string,
+# and one program.
+pair() {
+  name=$1 seconds=$2
+  echo "----- $name: $3 | $4"
+  timeout -k 5 "$seconds" sh -c "exec $3" >/tmp/server.out 2>&1 &
+  server=$!
+  sleep "${LISTEN_SECONDS:-1}"
+  timeout -k 5 "$seconds" sh -c "exec $4" >/tmp/client.out 2>&1
+  client_status=$?
+  [ $client_status = 0 ] || kill $server 2>/dev/null
+  wait $server
+  server_status=$?
+  cat /tmp/server.out /tmp/client.out
+  if [ "$client_status$server_status" = 00 ]; then
+    pass "$name"
+  elif [ $client_status != 0 ]; then
+    fail "$name" "client's exit status $client_status: $(tail -n 1 /tmp/client.out)"
+  else
+    fail "$name" "server's exit status $server_status: $(tail -n 1 /tmp/server.out)"
+  fi
+}
