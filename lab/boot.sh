@@ -70,11 +70,11 @@ guest_arguments() {
     # The virtual NIC maps the guest's memory, so it has to be a file that both can map.
     -object memory-backend-memfd,id=memory,size=2G,share=on -machine q35,memory-backend=memory
     -nodefaults -display none
-    -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$CACHE/image/$kernel.img"
-    -append "console=ttyS0 panic=-1 lab.link=$link $words"
+    -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$LOGS/$kernel.img"
+    -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
     -device pcie-root-port,id=port0,chassis=1,slot=1
   )
-  if [[ $link != none ]]; then
+  if [[ $link != software ]]; then
     ARGUMENTS+=(-device '{"driver":"vfio-user-pci","id":"nic0","bus":"port0",
       "socket":{"type":"unix","path":"'"$DIRECTORY/nic.socket"'"}}')
   fi
@@ -98,7 +98,7 @@ answer() {
 # boot KERNEL LINK REBOOTS SUITE...: one guest and its suites. REBOOTS is yes or no: whether a suite starts
 # the guest anew. The results go to $LOGS/results, a line each: "kernel link suite PASS|FAIL|SKIP what why".
 boot() {
-  local kernel=$1 link=$2 reboots=$3 suite suites seconds=$BOOT_SECONDS started=$SECONDS line left status
+  local kernel=$1 link=$2 reboots=$3 suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
   shift 3
   suites=$*
   local name="$kernel-$link-${suites// /+}"
@@ -113,7 +113,7 @@ boot() {
     echo "$kernel $link $*" >>"$LOGS/results"
   }
 
-  if [[ $link != none ]] && ! start_model "$link" "$DIRECTORY"; then
+  if [[ $link != software ]] && ! start_model "$link" "$DIRECTORY"; then
     for suite; do
       result "$suite" FAIL start "the virtual NIC does not listen"
     done
@@ -151,9 +151,12 @@ boot() {
       break
     fi
     if ! IFS= read -r -t 1 -u "$CHANNEL_OUT" line; then
+      # The time was up, maybe in the middle of a line.
+      part+=$line
       kill -0 "$QEMU" 2>/dev/null || break
       continue
     fi
+    line=$part$line part=
     echo "$line" >>"$logs/channel"
     # shellcheck disable=SC2086 # words, that none of the guest's programs makes a pattern of
     case $line in
@@ -204,7 +207,7 @@ judge_logs() {
   bad=$(grep -aoE 'Kernel panic.*|Oops:.*|BUG: .*|WARNING: .*|general protection fault.*|Call Trace:|hung_task:.*|blocked for more than.*' \
     "$logs/console" | head -1)
   [[ $bad ]] && result kernel FAIL console "$bad"
-  if [[ $link != none ]]; then
+  if [[ $link != software ]]; then
     bad=$(stop_model)
     [[ $bad ]] && result nic FAIL end "$bad"
     cp "$DIRECTORY/model.log" "$logs"
@@ -217,7 +220,7 @@ judge_logs() {
 boot_shell() {
   local DIRECTORY MODEL='' MODEL_IN ARGUMENTS
   DIRECTORY=$(mktemp -d)
-  if [[ $2 != none ]]; then
+  if [[ $2 != software ]]; then
     start_model "$2" "$DIRECTORY" || return 1
     echo "lab: the virtual NIC's log is $DIRECTORY/model.log; echo lines to it with: echo LINE >$DIRECTORY/model.in" >&2
   fi

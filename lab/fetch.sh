@@ -6,16 +6,18 @@
 # against Debian's signed metadata and nothing of the host is changed. The packages are unpacked into the
 # cache and never installed.
 
-# The release of the guest's userland and of the oldest kernel. The host is of the same release.
+# The release of the old guest's kernel and programs.
 readonly OLD_RELEASE=bookworm
-# The release whose backports hold a QEMU with vfio-user-pci.
-readonly QEMU_RELEASE=trixie
-# A suite that may hold a newer kernel than the backports of a release.
-readonly DEVELOPMENT_SUITE=sid
-# The series of the older of the two kernels.
+# The series of that kernel.
 readonly OLD_KERNEL_SERIES=6.12
+# The release whose backports hold a QEMU with vfio-user-pci, and mostly Debian's newest kernel.
+readonly BACKPORTS_RELEASE=trixie
+# The suite of the new guest's programs.
+readonly NEW_SUITE=testing
+# A suite that sometimes has a newer kernel than the backports.
+readonly KERNEL_SUITE=unstable
 
-# What the guest runs, from OLD_RELEASE.
+# The programs of both guests.
 readonly USERLAND_PACKAGES=(
   busybox-static kmod iproute2 ethtool pciutils strace
   ibverbs-utils ibverbs-providers rdma-core rdmacm-utils perftest infiniband-diags
@@ -23,7 +25,7 @@ readonly USERLAND_PACKAGES=(
 )
 
 # Packages that others depend on, yet that nothing in the guest uses: kept out to keep its image small.
-readonly USERLAND_LEFT_OUT='perl|perl-base|perl-modules-.*|libperl.*|lib[a-z-]*-perl|dpkg|usrmerge|debconf|adduser|passwd|udev|init-system-helpers|sysvinit-utils|lsb-base|libgdbm.*|libdb5.3|libsemanage.*|libpam.*|tar'
+readonly USERLAND_LEFT_OUT='perl|perl-base|perl-modules-.*|libperl.*|lib[a-z-]*-perl|dpkg|usrmerge|debconf|adduser|passwd|udev|init-system-helpers|sysvinit-utils|lsb-base|libgdbm.*|libdb5.3|libsemanage.*|libpam.*|tar|systemd|libsystemd-shared|tzdata'
 
 # host_mirror PATH: the address of the Debian mirror that this machine's apt uses, for the archive whose
 # last path component is PATH (debian or debian-security). Printed, and kept nowhere.
@@ -133,10 +135,10 @@ unpack() {
 # fetch_qemu: a QEMU with vfio-user-pci in $CACHE/qemu.
 fetch_qemu() {
   [[ -e $CACHE/qemu/ok ]] && return 0
-  apt_update "$QEMU_RELEASE" "$QEMU_RELEASE" "$QEMU_RELEASE"-{updates,backports,security} || return 1
+  apt_update "$BACKPORTS_RELEASE" "$BACKPORTS_RELEASE" "$BACKPORTS_RELEASE"-{updates,backports,security} || return 1
   echo "lab: fetching QEMU" >&2
   local files
-  files=$(apt_closure "$QEMU_RELEASE" "$QEMU_RELEASE-backports" qemu-system-x86) || return 1
+  files=$(apt_closure "$BACKPORTS_RELEASE" "$BACKPORTS_RELEASE-backports" qemu-system-x86) || return 1
   rm -rf "$CACHE/qemu"
   # shellcheck disable=SC2086 # one file a word
   unpack "$CACHE/qemu" $files || return 1
@@ -210,9 +212,9 @@ fetch_kernels() {
     fetch_kernel old "$OLD_RELEASE" "$package" "$version" || return 1
   fi
   if [[ ! -e $CACHE/kernel/new/ok ]]; then
-    apt_update "$QEMU_RELEASE" "$QEMU_RELEASE" "$QEMU_RELEASE"-{updates,backports,security} || return 1
-    apt_update "$DEVELOPMENT_SUITE" "$DEVELOPMENT_SUITE" || return 1
-    best=$(for lists in "$QEMU_RELEASE" "$DEVELOPMENT_SUITE"; do
+    apt_update "$BACKPORTS_RELEASE" "$BACKPORTS_RELEASE" "$BACKPORTS_RELEASE"-{updates,backports,security} || return 1
+    apt_update "$KERNEL_SUITE" "$KERNEL_SUITE" || return 1
+    best=$(for lists in "$BACKPORTS_RELEASE" "$KERNEL_SUITE"; do
       echo "$(newest_image "$lists") $lists"
     done | sort -V | tail -1)
     version=${best% *} lists=${best#* }
@@ -223,22 +225,30 @@ fetch_kernels() {
   fi
 }
 
-# fetch_userland: the guest's programs, in $CACHE/userland.
+# fetch_userland NAME LISTS SUITE: a guest's programs, in $CACHE/userland/NAME.
 fetch_userland() {
-  [[ -e $CACHE/userland/ok ]] && return 0
-  [[ -e $CACHE/apt/$OLD_RELEASE/suites.sources ]] ||
-    apt_update "$OLD_RELEASE" "$OLD_RELEASE" "$OLD_RELEASE"-{updates,security} || return 1
-  echo "lab: fetching the guest's programs" >&2
-  local files
-  files=$(apt_closure "$OLD_RELEASE" "$OLD_RELEASE" "${USERLAND_PACKAGES[@]}") || return 1
+  local name=$1 lists=$2 suite=$3 tree=$CACHE/userland/$1 files
+  [[ -e $tree/ok ]] && return 0
+  echo "lab: fetching the programs of the $name guest" >&2
+  files=$(apt_closure "$lists" "$suite" "${USERLAND_PACKAGES[@]}") || return 1
   files=$(grep -vE "/($USERLAND_LEFT_OUT)_[^/]*\$" <<<"$files")
-  rm -rf "$CACHE/userland"
+  rm -rf "$tree"
   # shellcheck disable=SC2086 # one file a word
-  unpack "$CACHE/userland" $files || return 1
+  unpack "$tree" $files || return 1
   # The tests of pyverbs are packed as documentation, some of them compressed.
-  gunzip -r "$CACHE/userland/usr/share/doc/rdma-core/tests"
-  mv "$CACHE/userland/usr/share/doc/rdma-core/tests" "$CACHE/userland/usr/lib/pyverbs-tests"
-  rm -rf "$CACHE/userland/usr/share/doc"
+  gunzip -r "$tree/usr/share/doc/rdma-core/tests"
+  mv "$tree/usr/share/doc/rdma-core/tests" "$tree/usr/lib/pyverbs-tests"
+  rm -rf "$tree/usr/share/doc"
   # shellcheck disable=SC2086
-  basename -a $files >"$CACHE/userland/ok"
+  basename -a $files >"$tree/ok"
+}
+
+# fetch_userlands: the programs of both guests.
+fetch_userlands() {
+  if [[ ! -e $CACHE/userland/old/ok ]]; then
+    apt_update "$OLD_RELEASE" "$OLD_RELEASE" "$OLD_RELEASE"-{updates,security} || return 1
+  fi
+  fetch_userland old "$OLD_RELEASE" "$OLD_RELEASE" || return 1
+  [[ -e $CACHE/userland/new/ok ]] || apt_update "$NEW_SUITE" "$NEW_SUITE" || return 1
+  fetch_userland new "$NEW_SUITE" "$NEW_SUITE"
 }

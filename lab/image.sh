@@ -16,25 +16,25 @@ readonly MODULES=(
 
 # archive DIRECTORY FILE: packs a tree as Linux wants its initial file system.
 archive() {
-  (cd "$1" && find . | "$CACHE/userland/bin/busybox" cpio -o -H newc --quiet) >"$2.part" 2>/dev/null &&
+  (cd "$1" && find . | "$CACHE/userland/old/bin/busybox" cpio -o -H newc --quiet) >"$2.part" 2>/dev/null &&
     mv "$2.part" "$2"
 }
 
 # guest_program NAME ARGUMENT...: runs kmod's program NAME from the guest's userland on this machine.
 guest_program() {
-  local name=$1 tree=$CACHE/userland
+  local name=$1 tree=$CACHE/userland/old
   shift
   "$tree/lib64/ld-linux-x86-64.so.2" --argv0 "$name" --library-path "$tree/lib/x86_64-linux-gnu" \
     "$tree/bin/kmod" "$@"
 }
 
-# userland_image: $CACHE/image/userland.cpio.
+# userland_image NAME: $CACHE/image/userland-NAME.cpio.
 userland_image() {
-  local image=$CACHE/image/userland.cpio tree=$CACHE/userland applet part
+  local image=$CACHE/image/userland-$1.cpio tree=$CACHE/userland/$1 applet part
   [[ $image -nt $tree/ok && $image -nt $LAB/image.sh ]] && return 0
-  echo "lab: packing the guest's programs" >&2
+  echo "lab: packing the programs of the $1 guest" >&2
   mkdir -p "$CACHE/image" "$tree"/{dev,proc,sys,tmp,run,root,etc,var,lab,mnt}
-  ln -sf ../run "$tree/var/run"
+  ln -sfn ../run "$tree/var/run"
   # Debian's own programs first, busybox for all else.
   for applet in $("$tree/bin/busybox" --list); do
     for part in bin sbin; do
@@ -46,8 +46,7 @@ userland_image() {
   printf 'root:x:0:\n' >"$tree/etc/group"
   printf '127.0.0.1 localhost\n::1 localhost\n' >"$tree/etc/hosts"
   # Compiled here once, or the guest would compile them, slowly, at each boot.
-  chroot "$tree" /usr/bin/python3 -m compileall -q /usr/lib/python3.11 /usr/lib/python3 \
-    /usr/lib/pyverbs-tests >/dev/null 2>&1
+  chroot "$tree" /bin/sh -c 'python3 -m compileall -q /usr/lib/python3* /usr/lib/pyverbs-tests' >/dev/null 2>&1
   archive "$tree" "$image"
 }
 
@@ -65,7 +64,7 @@ copy_module() {
   [[ -e $copy ]] && return 0
   mkdir -p "${copy%/*}"
   case $file in
-    *.xz) "$CACHE/userland/bin/busybox" unxz -c "$file" >"$copy" ;;
+    *.xz) "$CACHE/userland/old/bin/busybox" unxz -c "$file" >"$copy" ;;
     *) cp "$file" "$copy" ;;
   esac || return 1
   for dependency in $(guest_program modinfo -F depends "$copy" | tr ',' ' '); do
@@ -95,15 +94,15 @@ kernel_image() {
 # guest_image NAME FILE: the whole initial file system for the kernel NAME.
 guest_image() {
   local tree
-  userland_image && kernel_image "$1" || return 1
+  userland_image "$1" && kernel_image "$1" || return 1
   tree=$(mktemp -d) || return 1
   mkdir -p "$tree/lab/bin"
   cp "$LAB/guest/init" "$tree/init"
-  cp "$LAB"/guest/*.sh "$tree/lab"
+  cp "$LAB"/guest/* "$tree/lab"
   cp -r "$LAB/suites" "$tree/lab/suites"
   chmod +x "$tree/init"
   [[ -d $CACHE/guest-bin ]] && cp "$CACHE"/guest-bin/* "$tree/lab/bin"
   archive "$tree" "$2.lab"
   rm -rf "$tree"
-  cat "$CACHE/image/userland.cpio" "$CACHE/image/$1.cpio" "$2.lab" >"$2" && rm "$2.lab"
+  cat "$CACHE/image/userland-$1.cpio" "$CACHE/image/$1.cpio" "$2.lab" >"$2" && rm "$2.lab"
 }

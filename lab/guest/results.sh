@@ -58,15 +58,25 @@ wait_for() {
   return 1
 }
 
-# pair NAME SECONDS SERVER-COMMAND CLIENT-COMMAND: runs the two commands, the second when the first has had
-# a moment to listen. Passes when both exit with 0. Each command is one string,
-# and one program.
+# listeners: how many sockets and connection managers wait for a peer.
+listeners() {
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c ' 0A '
+  rdma resource show cm_id 2>/dev/null | grep -c ' LISTEN '
+}
+
+# pair NAME SECONDS SERVER-COMMAND CLIENT-COMMAND: runs the two commands, the second when the first listens.
+# Passes when both exit with 0. Each command is one string, and one program.
 pair() {
   name=$1 seconds=$2
   echo "----- $name: $3 | $4"
+  before=$(listeners)
   timeout -k 5 "$seconds" sh -c "exec $3" >/tmp/server.out 2>&1 &
   server=$!
-  sleep "${LISTEN_SECONDS:-1}"
+  tries=100
+  while [ $tries -gt 0 ] && [ "$(listeners)" = "$before" ] && kill -0 $server 2>/dev/null; do
+    tries=$((tries - 1))
+    sleep 0.1
+  done
   timeout -k 5 "$seconds" sh -c "exec $4" >/tmp/client.out 2>&1
   client_status=$?
   [ $client_status = 0 ] || kill $server 2>/dev/null
