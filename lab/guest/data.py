@@ -111,7 +111,8 @@ def writes(a, b, opcode, inline=False):
         request.set_wr_rdma(b.region.rkey, b.region.buf + target)
         with_immediate = opcode == e.IBV_WR_RDMA_WRITE_WITH_IMM
         if with_immediate:
-            b.pair.post_recv(RecvWR(num_sge=0))
+            # Nothing goes there; pyverbs wants an element.
+            b.pair.post_recv(RecvWR(num_sge=1, sg=[SGE(b.region.buf, 16, b.region.lkey)]))
         a.pair.post_send(request)
         a.completion()
         if with_immediate:

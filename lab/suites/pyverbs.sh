@@ -8,4 +8,4 @@ nic_up || exit 0
 mkdir -p /lab/pyverbs
 ln -sfn /usr/lib/pyverbs-tests /lab/pyverbs/tests
 # shellcheck disable=SC2086,SC2046 # two words
-python3 /lab/pyverbs.py 60 "/lab/suites/pyverbs.known" --dev "$NIC" --port 1 ${GID:+--gid $GID}
+python3 /lab/each_test.py 60 "/lab/suites/pyverbs.known" --dev "$NIC" --port 1 ${GID:+--gid $GID}

@@ -3,7 +3,7 @@
 A test that crashes, or hangs, then takes no other with it. Says PASS, FAIL or SKIP for each on file 3, as
 results.sh does.
 
-usage: pyverbs.py SECONDS KNOWN [run_tests option...]
+usage: each_test.py SECONDS KNOWN [run_tests option...]
 
 SECONDS is how long one test may take. KNOWN is a file of tests that are known to fail: a name, a space and
 why. The environment's LAB_TESTS, if set, is the beginning of the names of the tests to run.
