@@ -11,7 +11,6 @@ import random
 import sys
 import traceback
 
-import pyverbs.enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
@@ -19,6 +18,19 @@ from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
+
+try:
+    import pyverbs.enums as e
+except ModuleNotFoundError:
+    # Since rdma-core 56 or so the constants are members of enumerations.
+    import pyverbs.libibverbs_enums as enumerations
+
+    class e:
+        """All their members by name."""
+
+    for enumeration in vars(enumerations).values():
+        for name, value in getattr(enumeration, "__members__", {}).items():
+            setattr(e, name, value)
 
 SIZE = 8 << 20
 ACCESS = (
