@@ -39,9 +39,10 @@ start_model() {
   return 1
 }
 
-# stop_model: prints why the virtual NIC's end was not a good one, if so.
+# stop_model: sets MODEL_END to why the virtual NIC's end was not a good one; empty if it was.
 stop_model() {
   local try status
+  MODEL_END=
   [[ $MODEL ]] || return 0
   # It ends by itself when QEMU has hung up.
   for ((try = 0; try < 50; try++)); do
@@ -50,11 +51,11 @@ stop_model() {
   done
   if kill "$MODEL" 2>/dev/null; then
     wait "$MODEL"
-    echo "the virtual NIC went on after QEMU had hung up"
+    MODEL_END="the virtual NIC went on after QEMU had hung up"
   else
     wait "$MODEL"
     status=$?
-    ((status == 0)) || echo "the virtual NIC ended with status $status"
+    ((status == 0)) || MODEL_END="the virtual NIC ended with status $status"
   fi
   exec {MODEL_IN}>&-
   MODEL=
@@ -104,7 +105,7 @@ boot() {
   local name="$kernel-$link-${suites// /+}"
   local logs=$LOGS/${name:0:100}
   # Sockets have short paths, so not in the cache.
-  local DIRECTORY MODEL='' MODEL_IN QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
   DIRECTORY=$(mktemp -d)
   mkdir -p "$logs"
   echo "lab: $kernel kernel, link $link: $suites" >&2
@@ -208,17 +209,20 @@ judge_logs() {
     "$logs/console" | head -1)
   [[ $bad ]] && result kernel FAIL console "$bad"
   if [[ $link != software ]]; then
-    bad=$(stop_model)
-    [[ $bad ]] && result nic FAIL end "$bad"
+    stop_model
+    [[ $MODEL_END ]] && result nic FAIL end "$MODEL_END"
     cp "$DIRECTORY/model.log" "$logs"
     bad=$(grep -aE -m1 'panicked at' "$logs/model.log")
     [[ $bad ]] && result nic FAIL panic "$bad"
+    # The pingpong programs do not notice it.
+    bad=$(grep -a -m1 'lost access' "$logs/model.log")
+    [[ $bad ]] && result nic FAIL memory "$bad"
   fi
 }
 
 # boot_shell KERNEL LINK: a guest whose console is this terminal.
 boot_shell() {
-  local DIRECTORY MODEL='' MODEL_IN ARGUMENTS
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN ARGUMENTS
   DIRECTORY=$(mktemp -d)
   if [[ $2 != software ]]; then
     start_model "$2" "$DIRECTORY" || return 1
@@ -226,6 +230,7 @@ boot_shell() {
   fi
   guest_arguments "$1" "$2" "quiet lab.shell"
   qemu "${ARGUMENTS[@]}" -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console
-  stop_model >&2
+  stop_model
+  [[ $MODEL_END ]] && echo "lab: $MODEL_END" >&2
   rm -rf "$DIRECTORY"
 }

@@ -1,5 +1,5 @@
 # The NIC that the suites run on. Read after results.sh by each suite.
-# shellcheck shell=sh
+# shellcheck shell=dash
 #
 # After nic_up: NIC is the RDMA device, NETDEV its network interface (empty on InfiniBand), GID the index of
 # the identifier to use (RoCE v2 over IPv4; empty on InfiniBand).
@@ -65,6 +65,7 @@ nic_up() {
 
 # find_gid: sets GID.
 find_gid() {
+  local gid
   for gid in "/sys/class/infiniband/$NIC/ports/1/gids"/*; do
     grep -q '^0000:0000:0000:0000:0000:ffff:0a09:0001$' "$gid" || continue
     GID=${gid##*/}
@@ -91,16 +92,21 @@ resources() {
   rdma resource show 2>/dev/null | grep " $NIC:" | sed 's/.*: //'
 }
 
+# unbuffered COMMAND...: the command on a terminal of its own, so that it writes each line at once.
+unbuffered() {
+  python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$@"
+}
+
 # pingpong NAME PROGRAM OPTION...: one of rdma-core's pingpong programs against itself.
 pingpong() {
-  pingpong_name=$1
+  local name="$1"
   shift
-  pair "$pingpong_name" "${SECONDS_EACH:-60}" "$* -d $NIC $(gid_option g)" "$* -d $NIC $(gid_option g) 127.0.0.1"
+  pair "$name" "${SECONDS_EACH:-60}" "$* -d $NIC $(gid_option g)" "$* -d $NIC $(gid_option g) 127.0.0.1"
 }
 
 # perftest NAME PROGRAM OPTION...: one of perftest's programs against itself.
 perftest() {
-  perftest_name=$1
+  local name="$1"
   shift
-  pair "$perftest_name" "${SECONDS_EACH:-60}" "$* -F -d $NIC $(gid_option x)" "$* -F -d $NIC $(gid_option x) 127.0.0.1"
+  pair "$name" "${SECONDS_EACH:-60}" "$* -F -d $NIC $(gid_option x)" "$* -F -d $NIC $(gid_option x) 127.0.0.1"
 }

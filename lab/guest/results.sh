@@ -1,5 +1,5 @@
 # What a suite says its results with. Read by each suite, in the guest.
-# shellcheck shell=sh
+# shellcheck shell=dash
 #
 # LINK is ethernet, infiniband or none: the kind of port of the virtual NIC.
 
@@ -10,6 +10,7 @@ say() {
 
 # ask REQUEST...: asks the host to do something, and prints its one line of answer. See boot.sh.
 ask() {
+  local answer
   say "ASK $*"
   read -r answer <&3
   echo "$answer"
@@ -30,12 +31,16 @@ skip() {
 }
 
 # check NAME SECONDS COMMAND...: passes when the command exits with 0 within that time.
+# A function of the shell has no limit but its own.
 check() {
-  name=$1 seconds=$2
+  local name="$1" seconds="$2" status
   shift 2
   echo "----- $name: $*"
   # The output goes to the suite's log; its last line is the reason of a failure.
-  timeout -k 5 "$seconds" "$@" >/tmp/check.out 2>&1
+  case $(type "$1") in
+    *function*) "$@" >/tmp/check.out 2>&1 ;;
+    *) timeout -k 5 "$seconds" "$@" >/tmp/check.out 2>&1 ;;
+  esac
   status=$?
   cat /tmp/check.out
   case $status in
@@ -48,7 +53,7 @@ check() {
 
 # wait_for SECONDS COMMAND...: until the command succeeds.
 wait_for() {
-  tries=$(($1 * 5))
+  local tries=$(($1 * 5))
   shift
   while [ $tries -gt 0 ]; do
     "$@" >/dev/null 2>&1 && return 0
@@ -67,12 +72,11 @@ listeners() {
 # pair NAME SECONDS SERVER-COMMAND CLIENT-COMMAND: runs the two commands, the second when the first listens.
 # Passes when both exit with 0. Each command is one string, and one program.
 pair() {
-  name=$1 seconds=$2
+  local name="$1" seconds="$2" before server tries=100 client_status server_status
   echo "----- $name: $3 | $4"
   before=$(listeners)
   timeout -k 5 "$seconds" sh -c "exec $3" >/tmp/server.out 2>&1 &
   server=$!
-  tries=100
   while [ $tries -gt 0 ] && [ "$(listeners)" = "$before" ] && kill -0 $server 2>/dev/null; do
     tries=$((tries - 1))
     sleep 0.1

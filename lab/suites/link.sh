@@ -1,12 +1,16 @@
 # about: the port goes down and comes back, with its events, and carries traffic after it
 # link: ethernet infiniband
 # seconds: 180
-# shellcheck shell=sh
+# shellcheck shell=dash
 
 nic_up || exit 0
-ibv_asyncwatch -d "$NIC" >/tmp/events 2>&1 &
+unbuffered ibv_asyncwatch -d "$NIC" >/tmp/events 2>&1 &
 watcher=$!
 wait_for 10 grep -q . /tmp/events
+# seen EVENT TIMES
+seen() {
+  [ "$(grep -ci "$1" /tmp/events)" -ge "$2" ]
+}
 for round in 1 2 3; do
   answer=$(ask model link down)
   [ "$answer" = ok ] || fail "down-$round" "the host says $answer"
@@ -16,11 +20,10 @@ for round in 1 2 3; do
   if wait_for 20 port_is ACTIVE; then pass "up-$round"; else fail "up-$round" "the port stays DOWN"; fi
   [ -z "$NETDEV" ] || check "carrier-back-$round" 10 wait_for 10 grep -q 1 "/sys/class/net/$NETDEV/carrier"
 done
-sleep 1
+wait_for 5 seen 'port active' 3
 kill $watcher
 cat /tmp/events
 for event in 'port error' 'port active'; do
-  count=$(grep -ci "$event" /tmp/events)
-  if [ "$count" -ge 3 ]; then pass "event-${event#port }"; else fail "event-${event#port }" "seen $count times of 3"; fi
+  if seen "$event" 3; then pass "event-${event#port }"; else fail "event-${event#port }" "not seen 3 times"; fi
 done
 nic_up && pingpong traffic-after ibv_rc_pingpong -c -n 200

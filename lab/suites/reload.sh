@@ -2,7 +2,7 @@
 # link: ethernet infiniband
 # seconds: 240
 # order: 90
-# shellcheck shell=sh
+# shellcheck shell=dash
 
 nic_up || exit 0
 for round in 1 2 3 4 5; do
@@ -11,5 +11,5 @@ for round in 1 2 3 4 5; do
   nic_up && pingpong "traffic-$round" ibv_rc_pingpong -c -n 100
 done
 # Only the RDMA driver, as a distribution's update does it.
-check unload-mlx5_ib 60 modprobe -r mlx5_ib
+check unload-mlx5_ib 60 rmmod mlx5_ib
 nic_up && pingpong traffic-after-mlx5_ib ibv_rc_pingpong -c -n 100
