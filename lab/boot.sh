@@ -1,0 +1,236 @@
+# Boots one guest on one virtual NIC, runs suites in it and gathers their results.
+# Sourced by lab/run, which sets CACHE, LAB, LOGS and DOORBELL.
+# shellcheck shell=bash disable=SC2153
+#
+# The guest talks to this machine over a virtio port, a line at a time (guest/results.sh):
+#   BOOT n seconds          the guest is up, for the n-th time
+#   SUITE name              a suite begins
+#   PASS|FAIL|SKIP what why
+#   DONE name status seconds
+#   ASK request             answered with one line:
+#     boots                   how often the guest has asked this
+#     model LINE              hands a line to the virtual NIC's standard input
+#     monitor LINE            hands a line to QEMU's monitor
+#   END                     all suites have been run
+
+# How long a guest may take until its first suite.
+readonly BOOT_SECONDS=90
+
+# header SUITE KEY: what the comment "# KEY: value" at the head of the suite says.
+header() {
+  sed -n "1,/^[^#]/s/^# $2: *//p" "$LAB/suites/$1.sh" | head -1
+}
+
+# start_model LINK DIRECTORY: starts the virtual NIC, which has to listen before QEMU starts.
+start_model() {
+  local link=$1 directory=$2 try
+  mkfifo "$directory/model.in"
+  exec {MODEL_IN}<>"$directory/model.in"
+  "$DOORBELL" model connectx --socket "$directory/nic.socket" --link "$link" \
+    <&"$MODEL_IN" >"$directory/model.log" 2>&1 &
+  MODEL=$!
+  for ((try = 0; try < 100; try++)); do
+    [[ -S $directory/nic.socket ]] && return 0
+    kill -0 "$MODEL" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "lab: the virtual NIC does not listen; its last words:" >&2
+  tail -5 "$directory/model.log" >&2
+  return 1
+}
+
+# stop_model: sets MODEL_END to why the virtual NIC's end was not a good one; empty if it was.
+stop_model() {
+  local try status
+  MODEL_END=
+  [[ $MODEL ]] || return 0
+  # It ends by itself when QEMU has hung up.
+  for ((try = 0; try < 50; try++)); do
+    kill -0 "$MODEL" 2>/dev/null || break
+    sleep 0.1
+  done
+  if kill "$MODEL" 2>/dev/null; then
+    wait "$MODEL"
+    MODEL_END="the virtual NIC went on after QEMU had hung up"
+  else
+    wait "$MODEL"
+    status=$?
+    ((status == 0)) || MODEL_END="the virtual NIC ended with status $status"
+  fi
+  exec {MODEL_IN}>&-
+  MODEL=
+}
+
+# guest_arguments KERNEL LINK WORDS: QEMU's arguments, in ARGUMENTS, for a guest with these words on its
+# command line. The directory of the boot is DIRECTORY.
+guest_arguments() {
+  local kernel=$1 link=$2 words=$3
+  # shellcheck disable=SC2054 # the commas are QEMU's
+  ARGUMENTS=(
+    -accel tcg,thread=multi -cpu max -smp 2 -m 2G
+    # The virtual NIC maps the guest's memory, so it has to be a file that both can map.
+    -object memory-backend-memfd,id=memory,size=2G,share=on -machine q35,memory-backend=memory
+    -nodefaults -display none
+    -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$LOGS/$kernel.img"
+    -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
+    -device pcie-root-port,id=port0,chassis=1,slot=1
+  )
+  if [[ $link != software ]]; then
+    ARGUMENTS+=(-device '{"driver":"vfio-user-pci","id":"nic0","bus":"port0",
+      "socket":{"type":"unix","path":"'"$DIRECTORY/nic.socket"'"}}')
+  fi
+}
+
+# answer REQUEST...: does what the guest asked for.
+answer() {
+  local word=$1
+  shift
+  case $word in
+    boots)
+      ((++BOOTS))
+      echo "$BOOTS"
+      ;;
+    model) echo "$*" >&"$MODEL_IN" && echo ok ;;
+    monitor) echo "$*" >&"$MONITOR_IN" && echo ok ;;
+    *) echo "the host knows no request $word" ;;
+  esac >&"$CHANNEL_IN"
+}
+
+# boot KERNEL LINK REBOOTS SUITE...: one guest and its suites. REBOOTS is yes or no: whether a suite starts
+# the guest anew. The results go to $LOGS/results, a line each: "kernel link suite PASS|FAIL|SKIP what why".
+boot() {
+  local kernel=$1 link=$2 reboots=$3 suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
+  shift 3
+  suites=$*
+  local name="$kernel-$link-${suites// /+}"
+  local logs=$LOGS/${name:0:100}
+  # Sockets have short paths, so not in the cache.
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
+  DIRECTORY=$(mktemp -d)
+  mkdir -p "$logs"
+  echo "lab: $kernel kernel, link $link: $suites" >&2
+
+  result() {
+    echo "$kernel $link $*" >>"$LOGS/results"
+  }
+
+  if [[ $link != software ]] && ! start_model "$link" "$DIRECTORY"; then
+    for suite; do
+      result "$suite" FAIL start "the virtual NIC does not listen"
+    done
+    cp "$DIRECTORY/model.log" "$logs"
+    rm -rf "$DIRECTORY"
+    return 1
+  fi
+  for suite; do
+    ((seconds += $(header "$suite" seconds)))
+  done
+
+  mkfifo "$DIRECTORY"/{channel,monitor}.{in,out}
+  exec {CHANNEL_IN}<>"$DIRECTORY/channel.in" {CHANNEL_OUT}<>"$DIRECTORY/channel.out"
+  exec {MONITOR_IN}<>"$DIRECTORY/monitor.in"
+  guest_arguments "$kernel" "$link" "lab.suites=${suites// /,}"
+  # shellcheck disable=SC2054 # the commas are QEMU's
+  ARGUMENTS+=(
+    -chardev "file,id=console,path=$logs/console" -serial chardev:console
+    -chardev "pipe,id=channel,path=$DIRECTORY/channel"
+    -device virtio-serial-pci -device virtserialport,chardev=channel,name=lab
+    -chardev "pipe,id=monitor,path=$DIRECTORY/monitor" -mon chardev=monitor,mode=readline
+  )
+  # A panic starts the machine anew, which ends QEMU unless a suite does the same.
+  [[ $reboots == yes ]] || ARGUMENTS+=(-no-reboot)
+  qemu_exec "${ARGUMENTS[@]}" </dev/null >"$logs/qemu" 2>&1 &
+  QEMU=$!
+  # The monitor's echo has to go somewhere, or QEMU would wait for a reader.
+  cat "$DIRECTORY/monitor.out" >"$logs/monitor" 2>/dev/null &
+  local monitor=$!
+
+  while :; do
+    left=$((seconds - (SECONDS - started)))
+    if ((left <= 0)); then
+      result "${current:-boot}" FAIL time "the guest was not done after $seconds s"
+      break
+    fi
+    if ! IFS= read -r -t 1 -u "$CHANNEL_OUT" line; then
+      # The time was up, maybe in the middle of a line.
+      part+=$line
+      kill -0 "$QEMU" 2>/dev/null || break
+      continue
+    fi
+    line=$part$line part=
+    echo "$line" >>"$logs/channel"
+    # shellcheck disable=SC2086 # words, that none of the guest's programs makes a pattern of
+    case $line in
+      "SUITE "*) current=${line#SUITE } ;;
+      "PASS "* | "FAIL "* | "SKIP "*) result "${current:-boot}" "$line" ;;
+      "DONE "*) suite_done ${line#DONE } ;;
+      "ASK "*) answer ${line#ASK } ;;
+      END) ended=yes ;;
+    esac
+  done
+
+  [[ $ended ]] && for ((left = 0; left < 100; left++)); do
+    kill -0 "$QEMU" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill "$QEMU" 2>/dev/null
+  wait "$QEMU" 2>/dev/null
+  status=$?
+  kill "$monitor" 2>/dev/null
+  exec {CHANNEL_IN}>&- {CHANNEL_OUT}>&- {MONITOR_IN}>&-
+
+  if [[ ! $ended ]]; then
+    result "${current:-boot}" FAIL guest "the guest died or stuck; QEMU's status $status; see $logs"
+    echo "lab: the end of the guest's console:" >&2
+    tail -25 "$logs/console" | cut -c1-200 >&2
+    tail -5 "$logs/qemu" >&2
+  fi
+  for suite; do
+    grep -q "^DONE $suite " "$logs/channel" 2>/dev/null || result "$suite" FAIL unfinished "see $logs"
+  done
+  judge_logs
+  rm -rf "$DIRECTORY"
+  echo "lab: ... $((SECONDS - started)) s" >&2
+}
+
+# suite_done SUITE STATUS UPTIME: a suite that ends with an error has failed, whatever it said before.
+suite_done() {
+  case $2 in
+    0) ;;
+    124 | 137 | 143) result "$1" FAIL time "not done after $(header "$1" seconds) s" ;;
+    *) result "$1" FAIL status "the suite's script ended with status $2" ;;
+  esac
+}
+
+# judge_logs: what must not be in any log, whatever the suites say.
+judge_logs() {
+  local bad
+  bad=$(grep -aoE 'Kernel panic.*|Oops:.*|BUG: .*|WARNING: .*|general protection fault.*|Call Trace:|hung_task:.*|blocked for more than.*' \
+    "$logs/console" | head -1)
+  [[ $bad ]] && result kernel FAIL console "$bad"
+  if [[ $link != software ]]; then
+    stop_model
+    [[ $MODEL_END ]] && result nic FAIL end "$MODEL_END"
+    cp "$DIRECTORY/model.log" "$logs"
+    bad=$(grep -aE -m1 'panicked at' "$logs/model.log")
+    [[ $bad ]] && result nic FAIL panic "$bad"
+    # The pingpong programs do not notice it.
+    bad=$(grep -a -m1 'lost access' "$logs/model.log")
+    [[ $bad ]] && result nic FAIL memory "$bad"
+  fi
+}
+
+# boot_shell KERNEL LINK: a guest whose console is this terminal.
+boot_shell() {
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN ARGUMENTS
+  DIRECTORY=$(mktemp -d)
+  if [[ $2 != software ]]; then
+    start_model "$2" "$DIRECTORY" || return 1
+    echo "lab: the virtual NIC's log is $DIRECTORY/model.log; echo lines to it with: echo LINE >$DIRECTORY/model.in" >&2
+  fi
+  guest_arguments "$1" "$2" "quiet lab.shell"
+  qemu "${ARGUMENTS[@]}" -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console
+  stop_model
+  [[ $MODEL_END ]] && echo "lab: $MODEL_END" >&2
+  rm -rf "$DIRECTORY"
+}

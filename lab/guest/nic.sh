@@ -1,0 +1,112 @@
+# The NIC that the suites run on. Read after results.sh by each suite.
+# shellcheck shell=dash
+#
+# After nic_up: NIC is the RDMA device, NETDEV its network interface (empty on InfiniBand), GID the index of
+# the identifier to use (RoCE v2 over IPv4; empty on InfiniBand).
+
+# loaded MODULE
+loaded() {
+  grep -q "^$1 " /proc/modules
+}
+
+# nic_modules: loads what the NIC needs.
+nic_modules() {
+  case $LINK in
+    software) modprobe -a rdma_rxe dummy || return 1 ;;
+    *) modprobe mlx5_core && modprobe mlx5_ib || return 1 ;;
+  esac
+  modprobe -a ib_uverbs ib_umad rdma_ucm
+}
+
+# port_is STATE: whether the first port is in that state (ACTIVE, DOWN, ...).
+port_is() {
+  grep -q ": $1\$" "/sys/class/infiniband/$NIC/ports/1/state"
+}
+
+# nic_up: brings the NIC up, unless it is. Says why and fails when it cannot.
+nic_up() {
+  nic_modules || {
+    fail nic-up "modules do not load"
+    return 1
+  }
+  NETDEV='' GID=''
+  if [ "$LINK" = software ]; then
+    NIC=rxe0 NETDEV=dummy0
+    ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy
+    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev dummy0
+  else
+    NIC=mlx5_0
+  fi
+  wait_for 20 test -e "/sys/class/infiniband/$NIC/ports/1/state" || {
+    fail nic-up "no RDMA device $NIC"
+    return 1
+  }
+  if [ "$LINK" != infiniband ]; then
+    # shellcheck disable=SC2012 # an interface's name
+    [ "$NETDEV" ] || NETDEV=$(ls "/sys/class/infiniband/$NIC/device/net" 2>/dev/null | head -n 1)
+    [ "$NETDEV" ] || {
+      fail nic-up "$NIC has no network interface"
+      return 1
+    }
+    ip address replace 10.9.0.1/24 dev "$NETDEV"
+    ip link set "$NETDEV" up
+  fi
+  wait_for 20 port_is ACTIVE || {
+    fail nic-up "the port is $(cat "/sys/class/infiniband/$NIC/ports/1/state")"
+    return 1
+  }
+  if [ "$LINK" != infiniband ]; then
+    wait_for 20 find_gid || {
+      fail nic-up "no RoCE v2 identifier of 10.9.0.1"
+      return 1
+    }
+  fi
+}
+
+# find_gid: sets GID.
+find_gid() {
+  local gid
+  for gid in "/sys/class/infiniband/$NIC/ports/1/gids"/*; do
+    grep -q '^0000:0000:0000:0000:0000:ffff:0a09:0001$' "$gid" || continue
+    GID=${gid##*/}
+    grep -q 'RoCE v2' "/sys/class/infiniband/$NIC/ports/1/gid_attrs/types/$GID" 2>/dev/null && return 0
+  done
+  return 1
+}
+
+# nic_down: unloads the drivers.
+nic_down() {
+  modprobe -r mlx5_ib
+  loaded mlx5_ib && return 1
+  modprobe -r mlx5_core
+  ! loaded mlx5_core
+}
+
+# gid_option LETTER: the option that selects the identifier, "-LETTER index", or nothing on InfiniBand.
+gid_option() {
+  [ -z "$GID" ] || echo "-$1 $GID"
+}
+
+# resources: how many RDMA objects of each kind there are, a line.
+resources() {
+  rdma resource show 2>/dev/null | grep " $NIC:" | sed 's/.*: //'
+}
+
+# unbuffered COMMAND...: the command on a terminal of its own, so that it writes each line at once.
+unbuffered() {
+  python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$@"
+}
+
+# pingpong NAME PROGRAM OPTION...: one of rdma-core's pingpong programs against itself.
+pingpong() {
+  local name="$1"
+  shift
+  pair "$name" "${SECONDS_EACH:-60}" "$* -d $NIC $(gid_option g)" "$* -d $NIC $(gid_option g) 127.0.0.1"
+}
+
+# perftest NAME PROGRAM OPTION...: one of perftest's programs against itself.
+perftest() {
+  local name="$1"
+  shift
+  pair "$name" "${SECONDS_EACH:-60}" "$* -F -d $NIC $(gid_option x)" "$* -F -d $NIC $(gid_option x) 127.0.0.1"
+}

@@ -1,0 +1,8 @@
+# about: random bytes by every operation, each byte compared
+# link: ethernet infiniband software
+# seconds: 180
+# shellcheck shell=dash
+
+nic_up || exit 0
+# shellcheck disable=SC2086 # maybe no word
+python3 /lab/data.py "$NIC" $GID

@@ -1,0 +1,11 @@
+# about: rdma-core's own tests, through its Python binding
+# link: ethernet infiniband software
+# seconds: 900
+# boot: own
+# shellcheck shell=dash
+
+nic_up || exit 0
+mkdir -p /lab/pyverbs
+ln -sfn /usr/lib/pyverbs-tests /lab/pyverbs/tests
+# shellcheck disable=SC2086,SC2046 # two words
+python3 /lab/each_test.py 60 "/lab/suites/pyverbs.known" --dev "$NIC" --port 1 ${GID:+--gid $GID}
