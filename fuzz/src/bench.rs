@@ -10,7 +10,7 @@ use doorbell::mlx5::abi::uar::SEND_OFFSET;
 use doorbell::mlx5::abi::wqe::{EntrySize, OpcodeWord};
 use doorbell_model::connectx::{
     Capabilities, CompletionQueueContext, Connectx, Event, EventSink, Network, NicId, Path,
-    QueuePairAttributes, QueuePairContext, Service, Refused, Ring, State, Store, Transition,
+    QueuePairAttributes, QueuePairContext, Refused, Ring, Service, State, Store, Transition,
 };
 use doorbell_model::fabric::{Address, Arrival, Fabric, Loopback, Port};
 use doorbell_model::memory::{Access, Pages, Registration, TestMemory};

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(input.word(), 0x0706_0504);
         assert!(other.is_empty());
         assert_eq!((other.double(), input.below(3), input.flag()), (0, 0, false));
-        assert_eq!(input.bytes(4), []);
+        assert!(input.bytes(4).is_empty());
         assert_eq!(Input::new(&[9, 8]).bytes(4), [9, 8]);
     }
 }

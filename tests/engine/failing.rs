@@ -167,9 +167,9 @@ on_any_device! {
             a.post(wr::send(Inline([round; 8])).id(round.into()).signaled());
             std::thread::sleep(Duration::from_millis(2));
             assert_eq!(a.cq.poll(), None);
-            b.receive(0..8, round.into());
-            assert_eq!(received(&mut b.cq).id, round.into());
-            assert_eq!(sent(&mut a.cq), round.into());
+            b.receive(0..8, u64::from(round));
+            assert_eq!(received(&mut b.cq).id, u64::from(round));
+            assert_eq!(sent(&mut a.cq), u64::from(round));
             assert_eq!(b.bytes(0..8), [round; 8]);
         }
     }

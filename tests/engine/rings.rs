@@ -132,7 +132,7 @@ on_any_device! {
             let one_more = wr::write(Nothing, b.remote(0..0)).unwrap();
             assert_eq!(a.qp.sends().post(one_more), Err(PostError::Full));
             a.qp.sends().ring();
-            assert_eq!(sent(&mut a.cq), lap.into());
+            assert_eq!(sent(&mut a.cq), u64::from(lap));
             assert_eq!(b.bytes(0..4), (lap ^ (most - 2)).to_ne_bytes());
             assert_eq!(b.bytes(4..8), lap.to_ne_bytes());
             assert_eq!(a.qp.sends().room(), most);
@@ -157,7 +157,7 @@ on_any_device! {
                 if k % 64 == 63 {
                     a.qp.sends().post(request.signaled()).unwrap();
                     a.qp.sends().ring();
-                    assert_eq!(sent(&mut a.cq), k.into());
+                    assert_eq!(sent(&mut a.cq), u64::from(k));
                 } else {
                     a.qp.sends().post(request).unwrap();
                 }
