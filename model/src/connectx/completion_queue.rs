@@ -11,6 +11,9 @@ const OWNER_OFFSET: usize = std::mem::offset_of!(Completion, op_own);
 /// Indexes of completions are counted modulo 2^24.
 const INDEX: u32 = 0xff_ffff;
 
+/// An arm word that software never writes: its two highest bits are reserved.
+const TAKEN: u32 = u32::MAX;
+
 /// What a completion queue is made of.
 #[derive(Clone, Debug)]
 pub struct CompletionQueueContext {
@@ -188,6 +191,22 @@ impl CompletionQueue {
             (false, false) => Arm::Any,
         };
         there
+    }
+
+    /// Marks the arm word of the record as taken: see [`Self::take_arm`].
+    pub(super) fn mark_arm(&self, space: &dyn AddressSpace) {
+        let _ = space.swap_word(self.context.record.wrapping_add(4), TAKEN);
+    }
+
+    /// The arm word of the record, if software wrote it since it was taken last.
+    pub(super) fn take_arm(&self, space: &dyn AddressSpace) -> Option<ArmWord> {
+        let at = self.context.record.wrapping_add(4);
+        if space.load_word(at).ok()? == TAKEN {
+            return None;
+        }
+        // Software may write again meanwhile: what is taken is what is marked.
+        let word = space.swap_word(at, TAKEN).ok()?;
+        Some(ArmWord::from_memory(word))
     }
 
     /// Whether the arm word of the record is older than the one that came through the register.

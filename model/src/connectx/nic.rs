@@ -53,7 +53,8 @@ pub struct Connectx {
     /// BlueFlame copies under way: where the next slot goes to, page and offset, and whose it is.
     pub(super) copying: BTreeMap<(u32, u32), u32>,
     /// Register pages that are memory, which the NIC looks at.
-    pub(super) watched: Vec<Watched>,
+    /// Register pages that are memory.
+    pub(super) watched: BTreeSet<u32>,
     /// Queue pairs in error, whose later entries are flushed.
     pub(super) in_error: BTreeSet<u32>,
     pub(super) counters: Counters,
@@ -89,7 +90,7 @@ impl Connectx {
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
             copying: BTreeMap::new(),
-            watched: Vec::new(),
+            watched: BTreeSet::new(),
             in_error: BTreeSet::new(),
             counters: Counters::default(),
             log: Log::default(),
@@ -174,7 +175,7 @@ impl Connectx {
             || self.queues.values().any(|queue| queue.context.uar == page);
         if !used && self.uars.get(&page) == Some(&true) {
             self.uars.remove(&page);
-            self.watched.retain(|watched| watched.page != page);
+            self.watched.remove(&page);
         }
     }
 
@@ -259,7 +260,11 @@ impl Connectx {
         }
         let log = self.capabilities.log_max_completion_queues;
         let number = self.number(log, "completion queue", self.queues.len())?;
-        self.queues.insert(number, CompletionQueue::new(context));
+        let queue = CompletionQueue::new(context);
+        if self.watched.contains(&queue.context.uar) {
+            queue.mark_arm(self.memory.space());
+        }
+        self.queues.insert(number, queue);
         Ok(number)
     }
 
@@ -486,13 +491,4 @@ impl Connectx {
             fabric.detach(self.port);
         }
     }
-}
-
-/// A register page that is memory.
-pub(super) struct Watched {
-    pub(super) page: u32,
-    pub(super) address: u64,
-    /// What the word that arms completion queues held last.
-    pub(super) armed: u64,
-    pub(super) _kept: Box<dyn Send>,
 }

@@ -1,13 +1,15 @@
 //! What carries packets from port to port.
 //!
-//! [`Loopback`] joins ports within one process. [`Faulty`] and [`Tracer`] wrap any fabric and are one:
+//! [`Loopback`] joins ports within one process, [`LocalFabric`] those of several. [`Faulty`] and [`Tracer`] wrap any fabric and are one:
 //! `Tracer::new(Faulty::new(Loopback::new(), …))`.
 
 mod faulty;
+mod local;
 mod loopback;
 mod tracer;
 
 pub use faulty::{FaultCounts, Faults, Faulty};
+pub use local::LocalFabric;
 pub use loopback::Loopback;
 pub use tracer::Tracer;
 

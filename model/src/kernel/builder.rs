@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub struct Builder {
     name: String,
     network: Option<Network>,
+    number: Option<u16>,
     capabilities: Capabilities,
     link_layer: LinkLayer,
     up: bool,
@@ -29,6 +30,7 @@ impl Default for Builder {
         Builder {
             name: "virtual-connectx".into(),
             network: None,
+            number: None,
             capabilities: Capabilities::default(),
             link_layer: LinkLayer::Ethernet,
             up: true,
@@ -52,6 +54,13 @@ impl Builder {
     /// The network that the NIC is on.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = Some(network.clone());
+        self
+    }
+
+    /// What the NIC's addresses (MAC, GUID, LID, IPv4) are made of, for a fabric that NICs of other
+    /// networks are on, too. Its place in its network unless it is said.
+    pub fn number(mut self, number: u16) -> Self {
+        self.number = Some(number);
         self
     }
 
@@ -114,7 +123,8 @@ impl Builder {
     pub fn open(self) -> VirtualConnectx {
         let network = self.network.unwrap_or_else(Network::free);
         // NICs are told apart by their place in the network, so that a seed gives the same run.
-        let number = (network.nics() as u16).wrapping_add(1);
+        let place = || (network.nics() as u16).wrapping_add(1);
+        let number = self.number.unwrap_or_else(place);
         let [high, low] = number.to_be_bytes();
         let mac = [0x02, 0, 0, 0, high, low];
         let guid = 0x0200_00ff_fe00_0000 | u64::from(number);

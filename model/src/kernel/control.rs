@@ -157,6 +157,16 @@ impl Control {
         });
     }
 
+    /// The NIC's identifier (EUI-64).
+    pub fn guid(&self) -> u64 {
+        self.device.settings.guid
+    }
+
+    /// The local identifier of an InfiniBand port; 0 on Ethernet.
+    pub fn lid(&self) -> u16 {
+        self.device.port().lid
+    }
+
     /// The port's table of global identifiers.
     pub fn gids(&self) -> Vec<Option<Gid>> {
         self.device.port().gids.clone()
