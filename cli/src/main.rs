@@ -7,6 +7,7 @@
 //! | `nics` | which NIC a name means |
 //! | `devices` | `doorbell devices` |
 //! | `pingpong` | `doorbell pingpong` |
+//! | `shim` | `doorbell shim` |
 //! | `completions` | waiting for completions: by polling, or by events |
 //! | `failure` | why a command failed |
 //! | `units` | numbers for people |
@@ -17,6 +18,7 @@ mod devices;
 mod failure;
 mod nics;
 mod pingpong;
+mod shim;
 mod units;
 
 use arguments::{Arguments, Command};
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Devices(options) => devices::run(&options),
         Command::Pingpong(options) => options.check().and_then(|()| pingpong::run(&options)),
+        Command::Shim(options) => shim::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

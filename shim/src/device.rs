@@ -294,8 +294,13 @@ impl Device {
         let mut open = self.open();
         if let Some(file) = open.files.remove(&descriptor) {
             drop(open);
+            let last = Arc::strong_count(&file) == 1;
             // The last descriptor destroys what was made through the file.
             enter(|| drop(file));
+            if self.trace && last {
+                eprintln!("doorbell shim: closed: {:?}", self.control.counters());
+                eprint!("{}", self.control.log());
+            }
             return true;
         }
         let Some(event) = open.events.remove(&descriptor) else { return true };
