@@ -117,7 +117,18 @@ impl Connectx {
             return false;
         }
         let space = self.memory.space();
-        let mut seen = false;
+        // Before the arms: one that software made before a post is then found before the post is
+        // acted on, as it would have been in front of it on a bus.
+        let behind = |pair: &QueuePair| {
+            let core = &pair.core;
+            if core.state != State::ReadyToSend || !self.watched.contains(&core.context.uar) {
+                return None;
+            }
+            let counter = core.send_counter(space).ok()?;
+            (counter != core.send_producer).then_some((core.number, counter))
+        };
+        let posts: Vec<(u32, u16)> = self.pairs.values().filter_map(behind).collect();
+        let mut seen = !posts.is_empty();
         for (&number, queue) in &mut self.queues {
             if !self.watched.contains(&queue.context.uar) {
                 continue;
@@ -131,24 +142,14 @@ impl Connectx {
                 self.events.completion(number);
             }
         }
-        let behind = |pair: &&QueuePair| {
-            let core = &pair.core;
-            core.state == State::ReadyToSend
-                && self.watched.contains(&core.context.uar)
-                && core.send_counter(space).is_ok_and(|counter| counter != core.send_producer)
-        };
-        let pairs: Vec<u32> =
-            (self.pairs.values().filter(behind)).map(|pair| pair.core.number).collect();
-        for number in pairs {
+        for (number, counter) in posts {
             self.attend(number, now, fabric, |parts| {
                 let host = &mut *parts.host;
+                host.counters.register_stores += 1;
                 host.counters.send_doorbells += 1;
-                if let Ok(counter) = host.core.send_counter(host.memory.space()) {
-                    host.core.announce(counter, host.log);
-                }
+                host.core.announce(counter, host.log);
             });
             self.make_ready(number);
-            seen = true;
         }
         seen
     }

@@ -130,6 +130,9 @@ impl World {
                 busy = true;
             }
             for _ in 0..nic.ready().len().min(BATCH) {
+                if fabric.is_congested(nic.port()) {
+                    break;
+                }
                 nic.advance(0, now, fabric);
                 busy = true;
             }

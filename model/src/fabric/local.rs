@@ -296,6 +296,13 @@ impl Fabric for LocalFabric {
         (!self.waiting.is_empty()).then_some(0).or_else(|| self.within.next_arrival())
     }
 
+    /// While packets wait for a full receiver. They would wait longer than their senders wait for
+    /// acknowledgements if everything that is posted waited here.
+    fn is_congested(&mut self, _: Port) -> bool {
+        self.push();
+        !self.waiting.is_empty()
+    }
+
     /// Packets in sockets are copies.
     fn settle(&mut self, port: Port) {
         self.within.settle(port);
@@ -389,6 +396,7 @@ mod tests {
             a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(number));
         }
         assert_eq!(a.next_arrival(), Some(0));
+        assert!(a.is_congested(from));
         let mut seen = Vec::new();
         while a.next_arrival().is_some() {
             seen.extend(numbers(&mut b, to, 0));
@@ -396,6 +404,7 @@ mod tests {
         }
         seen.extend(numbers(&mut b, to, 0));
         assert_eq!(seen, (0..COUNT).collect::<Vec<_>>());
+        assert!(!a.is_congested(from));
         assert_eq!(a.lost(), 0);
     }
 

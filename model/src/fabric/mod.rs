@@ -82,6 +82,12 @@ pub trait Fabric {
         1
     }
 
+    /// Whether a device had better wait before it sends more from `port`: receivers are behind. What
+    /// is sent all the same is carried, too.
+    fn is_congested(&mut self, _port: Port) -> bool {
+        false
+    }
+
     /// Copies the payloads of packets on their way from `port` that still refer to its memory.
     ///
     /// A device calls it before it lets go of memory (a key taken away, a queue pair destroyed), so
