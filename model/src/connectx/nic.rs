@@ -385,6 +385,12 @@ impl Connectx {
         self.pairs.get(&number).map(|pair| pair.core.state)
     }
 
+    /// The bytes of the entry in slot `index` of a queue pair's send ring, as the NIC would fetch
+    /// them.
+    pub fn send_entry(&self, number: u32, index: u16) -> Option<Vec<u8>> {
+        self.pairs.get(&number)?.core.send_entry(self.memory.space(), index)
+    }
+
     /// Destroys a queue pair. Its rings are not touched after this.
     pub fn destroy_queue_pair(
         &mut self,

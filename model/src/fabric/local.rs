@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 /// between two ports; a packet to a process that is gone is lost.
 ///
 /// A port is a socket `port-…` in the directory, and each of its addresses a symbolic link to it.
-/// A datagram is two addresses and the packet as [`Packet::encode`] writes it. Packets between ports
-/// of one process never leave it: a [`Loopback`] carries them.
+/// A datagram is one packet after the other: source, destination, length, and the bytes that
+/// [`Packet::encode`] writes. A socket's queue is short, in datagrams, so they are filled with what
+/// is sent in one go. Packets between ports of one process never leave it: a [`Loopback`] carries
+/// them.
 ///
 /// Members have numbers, from 1 on, so that their NICs' addresses differ. A number is a lock on a
 /// file, which ends with the process whatever becomes of it.
@@ -29,7 +31,7 @@ pub struct LocalFabric {
     within: Loopback,
     /// By port number, the loopback's, too; ports are never used again.
     ports: Vec<Option<Socket>>,
-    /// Packets whose receiver's queue was full.
+    /// Datagrams that are being filled, or whose receiver's queue was full, in order.
     waiting: VecDeque<Waiting>,
     lost: u64,
     buffer: Vec<u8>,
@@ -39,6 +41,8 @@ struct Socket {
     socket: UnixDatagram,
     path: PathBuf,
     addresses: Vec<Address>,
+    /// What the last datagram brought.
+    arrived: VecDeque<Arrival>,
 }
 
 struct Waiting {
@@ -47,12 +51,16 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
-/// The most bytes of a datagram: addresses, headers and payload.
-const LONGEST: usize = 2 * ADDRESS + 64 + 4096;
 /// The bytes of an address in a datagram: which kind, and 16 bytes.
 const ADDRESS: usize = 17;
-/// Packets that wait for full receivers before more are lost.
-const MOST_WAITING: usize = 1 << 14;
+/// The bytes before a packet: addresses and length.
+const HEADER: usize = 2 * ADDRESS + 4;
+/// A datagram with as many bytes takes no more packets.
+const FULL: usize = 60_000;
+/// The most bytes of a datagram: one packet more than that.
+const LONGEST: usize = FULL + HEADER + 64 + 4096;
+/// Datagrams that wait for full receivers before more packets are lost.
+const MOST_WAITING: usize = 1 << 10;
 
 impl LocalFabric {
     /// Becomes a member of the fabric in `directory`, which is made if it is not there.
@@ -111,7 +119,7 @@ impl LocalFabric {
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;
-        Ok(Socket { socket, path, addresses: Vec::new() })
+        Ok(Socket { socket, path, addresses: Vec::new(), arrived: VecDeque::new() })
     }
 
     fn socket(&mut self, port: Port) -> Option<&mut Socket> {
@@ -127,7 +135,7 @@ impl LocalFabric {
                 || match self.try_send(packet.port, packet.destination, &packet.bytes) {
                     Sent::Done => false,
                     Sent::Lost => {
-                        self.lost += 1;
+                        self.lost += packets_of(&packet.bytes);
                         false
                     }
                     Sent::Full => {
@@ -151,6 +159,13 @@ impl LocalFabric {
             Err(_) => Sent::Lost,
         }
     }
+}
+
+/// The packets of a datagram.
+fn packets_of(bytes: &[u8]) -> u64 {
+    let mut arrived = VecDeque::new();
+    arrivals(bytes, &mut arrived);
+    arrived.len() as u64
 }
 
 enum Sent {
@@ -186,15 +201,21 @@ fn decode(bytes: &[u8; ADDRESS]) -> Option<Address> {
     }
 }
 
-/// What a datagram carries; `None` for one that no member sent.
-fn arrival(bytes: &[u8]) -> Option<Arrival> {
+/// What a datagram carries. Whatever no member sent is passed over, to its end.
+fn arrivals(mut bytes: &[u8], to: &mut VecDeque<Arrival>) {
+    while let Some((arrival, rest)) = arrival(bytes) {
+        to.push_back(arrival);
+        bytes = rest;
+    }
+}
+
+fn arrival(bytes: &[u8]) -> Option<(Arrival, &[u8])> {
     let (source, rest) = bytes.split_first_chunk::<ADDRESS>()?;
-    let (destination, packet) = rest.split_first_chunk::<ADDRESS>()?;
-    Some(Arrival {
-        source: decode(source)?,
-        destination: decode(destination)?,
-        packet: Packet::decode(packet).ok()?,
-    })
+    let (destination, rest) = rest.split_first_chunk::<ADDRESS>()?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (packet, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    let packet = Packet::decode(packet).ok()?;
+    Some((Arrival { source: decode(source)?, destination: decode(destination)?, packet }, rest))
 }
 
 impl Fabric for LocalFabric {
@@ -247,26 +268,31 @@ impl Fabric for LocalFabric {
         if self.within.has(destination) {
             return self.within.send(now, port, source, destination, packet);
         }
-        self.push();
         for packet in packet.split() {
-            let mut bytes = Vec::with_capacity(2 * ADDRESS + packet.encoded_len());
-            encode(source, &mut bytes);
-            encode(destination, &mut bytes);
-            if packet.encode(&mut bytes).is_err() {
-                self.lost += 1;
-                continue;
-            }
-            let behind = self.waiting.iter().any(|other| other.destination == destination);
-            let sent = match behind {
-                true => Sent::Full,
-                false => self.try_send(port, destination, &bytes),
-            };
-            match sent {
-                Sent::Done => {}
-                Sent::Full if self.waiting.len() < MOST_WAITING => {
-                    self.waiting.push_back(Waiting { port, destination, bytes });
+            let same = |last: &&mut Waiting| last.port == port && last.destination == destination;
+            let last = self.waiting.iter_mut().rev().find(same);
+            let fills = last.filter(|last| last.bytes.len() < FULL);
+            let datagram = match fills {
+                Some(datagram) => datagram,
+                None => {
+                    self.push();
+                    if self.waiting.len() >= MOST_WAITING {
+                        self.lost += 1;
+                        continue;
+                    }
+                    self.waiting.push_back(Waiting { port, destination, bytes: Vec::new() });
+                    let Some(datagram) = self.waiting.back_mut() else { continue };
+                    datagram
                 }
-                Sent::Full | Sent::Lost => self.lost += 1,
+            };
+            let start = datagram.bytes.len();
+            encode(source, &mut datagram.bytes);
+            encode(destination, &mut datagram.bytes);
+            let length = packet.encoded_len() as u32;
+            datagram.bytes.extend_from_slice(&length.to_be_bytes());
+            if packet.encode(&mut datagram.bytes).is_err() {
+                datagram.bytes.truncate(start);
+                self.lost += 1;
             }
         }
     }
@@ -276,24 +302,20 @@ impl Fabric for LocalFabric {
             return Some(arrival);
         }
         self.push();
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let found = self.socket(port).and_then(|socket| {
-            loop {
-                let length = socket.socket.recv(&mut buffer).ok()?;
-                // Whatever else comes to the socket is nobody's packet.
-                if let Some(arrival) = arrival(buffer.get(..length)?) {
-                    return Some(arrival);
-                }
-            }
-        });
-        self.buffer = buffer;
-        found
+        let LocalFabric { ports, buffer, .. } = self;
+        let socket = ports.get_mut(port.0 as usize)?.as_mut()?;
+        while socket.arrived.is_empty() {
+            let length = socket.socket.recv(buffer).ok()?;
+            arrivals(buffer.get(..length)?, &mut socket.arrived);
+        }
+        socket.arrived.pop_front()
     }
 
-    /// Known only for packets within this process, and those that it has not got rid of: others
-    /// arrive unannounced.
+    /// Known only for packets that are in this process: others arrive unannounced.
     fn next_arrival(&self) -> Option<u64> {
-        (!self.waiting.is_empty()).then_some(0).or_else(|| self.within.next_arrival())
+        let arrived = self.ports.iter().flatten().any(|socket| !socket.arrived.is_empty());
+        let here = arrived || !self.waiting.is_empty();
+        here.then_some(0).or_else(|| self.within.next_arrival())
     }
 
     /// While packets wait for a full receiver. They would wait longer than their senders wait for
@@ -356,14 +378,17 @@ mod tests {
         a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(0));
         a.send(0, from, Address::Lid(1), gid, numbered(1));
         a.send(0, from, Address::Lid(1), Address::Lid(3), numbered(2));
+        assert!(!a.is_congested(from));
         let first = b.receive(0, to).unwrap();
         assert_eq!((first.source, first.destination), (Address::Lid(1), Address::Lid(2)));
         assert_eq!(numbers(&mut b, to, 0), [1]);
         assert_eq!(a.lost(), 1);
         b.unbind(to, gid);
         a.send(0, from, Address::Lid(1), gid, numbered(3));
+        assert!(!a.is_congested(from));
         drop(b);
         a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(4));
+        assert!(!a.is_congested(from));
         assert_eq!(a.lost(), 3);
     }
 
@@ -380,6 +405,7 @@ mod tests {
         a.unbind(to, Address::Lid(2));
         b.bind(other, Address::Lid(2));
         a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(1));
+        assert_eq!(a.next_arrival(), Some(0));
         assert_eq!(numbers(&mut a, to, 0), []);
         assert_eq!(numbers(&mut b, other, 0), [1]);
     }
@@ -390,8 +416,8 @@ mod tests {
         let (mut a, mut b) = (join(&directory), join(&directory));
         let (from, to) = (a.attach(), b.attach());
         b.bind(to, Address::Lid(2));
-        // More than any kernel lets wait in a socket (net.unix.max_dgram_qlen).
-        const COUNT: u32 = 5000;
+        // More than the kernel lets wait in a socket (net.unix.max_dgram_qlen datagrams).
+        const COUNT: u32 = 500_000;
         for number in 0..COUNT {
             a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(number));
         }
@@ -420,6 +446,7 @@ mod tests {
             stranger.send_to(bytes, &name).unwrap();
         }
         a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(7));
+        assert!(!a.is_congested(from));
         assert_eq!(numbers(&mut b, to, 0), [7]);
     }
 }
