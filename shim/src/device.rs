@@ -12,7 +12,8 @@ use doorbell_model::{VirtualConnectx, WatchedConnectx};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -95,11 +96,17 @@ pub fn device() -> Option<&'static Device> {
     (std::process::id() == device.process).then_some(device)
 }
 
+/// A line on standard error, in one piece: several processes may share it.
+fn complain(what: impl Display) {
+    // Where nobody listens, there is nobody to tell.
+    let _ = io::stderr().write_all(format!("doorbell shim: {what}\n").as_bytes());
+}
+
 fn make() -> Option<Device> {
     match try_make() {
         Ok(device) => Some(device),
         Err(error) => {
-            eprintln!("doorbell shim: no virtual NIC for this process: {error}");
+            complain(format_args!("no virtual NIC for this process: {error}"));
             None
         }
     }
@@ -233,8 +240,8 @@ impl Device {
         let calls = self.control.calls();
         let name = calls.last().map_or("", String::as_str);
         match result {
-            Ok(()) => eprintln!("doorbell shim: {name}"),
-            Err(errno) => eprintln!("doorbell shim: {name}: {errno}"),
+            Ok(()) => complain(name),
+            Err(errno) => complain(format_args!("{name}: {errno}")),
         }
         self.control.forget_calls();
     }
@@ -298,8 +305,8 @@ impl Device {
             // The last descriptor destroys what was made through the file.
             enter(|| drop(file));
             if self.trace && last {
-                eprintln!("doorbell shim: closed: {:?}", self.control.counters());
-                eprint!("{}", self.control.log());
+                complain(format_args!("closed; so far: {:?}", self.control.counters()));
+                self.control.log().lines().for_each(|line| complain(line));
             }
             return true;
         }

@@ -318,6 +318,11 @@ impl Fabric for LocalFabric {
         here.then_some(0).or_else(|| self.within.next_arrival())
     }
 
+    /// Runs stay whole within the process, and are split on their way to another.
+    fn longest_run(&self) -> u16 {
+        self.within.longest_run()
+    }
+
     /// While packets wait for a full receiver. They would wait longer than their senders wait for
     /// acknowledgements if everything that is posted waited here.
     fn is_congested(&mut self, _: Port) -> bool {
