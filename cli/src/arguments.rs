@@ -355,7 +355,9 @@ mod tests {
         let all = ["doorbell", "pingpong"].iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
             Command::Pingpong(options) => options,
-            Command::Devices(_) => unreachable!("that is not what was asked for"),
+            Command::Devices(_) | Command::Shim(_) => {
+                unreachable!("that is not what was asked for")
+            }
         }
     }
 

@@ -306,7 +306,7 @@ impl Device {
             enter(|| drop(file));
             if self.trace && last {
                 complain(format_args!("closed; so far: {:?}", self.control.counters()));
-                self.control.log().lines().for_each(|line| complain(line));
+                self.control.log().lines().for_each(complain);
             }
             return true;
         }
