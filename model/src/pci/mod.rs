@@ -1,7 +1,7 @@
 //! Virtual NICs as PCI functions, for drivers in a virtual machine.
 //!
 //! A [`ConnectxFunction`] is what a ConnectX is on its bus: a configuration space, a BAR and MSI-X
-//! vectors. [`serve`] gives it to a machine over the vfio-user protocol, as QEMU's `vfio-user-pci`
+//! vectors. [`Server`] gives it to a machine over the vfio-user protocol, as QEMU's `vfio-user-pci`
 //! speaks it. The guest's memory is mapped from the files that the machine sends ([`GuestMemory`]).
 //!
 //! | file | holds |
