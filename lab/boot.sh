@@ -21,16 +21,19 @@ header() {
   sed -n "1,/^[^#]/s/^# $2: *//p" "$LAB/suites/$1.sh" | head -1
 }
 
-# start_model LINK DIRECTORY: starts the virtual NIC, which has to listen before QEMU starts.
+# start_model LINK NICS DIRECTORY: starts virtual NICs, on one network, which have to listen before QEMU starts.
 start_model() {
-  local link=$1 directory=$2 try
+  local link=$1 nics=$2 directory=$3 try number sockets=()
+  for ((number = 1; number <= nics; number++)); do
+    sockets+=(--socket "$directory/nic$number.socket")
+  done
   mkfifo "$directory/model.in"
   exec {MODEL_IN}<>"$directory/model.in"
-  "$DOORBELL" model connectx --socket "$directory/nic.socket" --link "$link" \
+  "$DOORBELL" model connectx "${sockets[@]}" --link "$link" \
     <&"$MODEL_IN" >"$directory/model.log" 2>&1 &
   MODEL=$!
   for ((try = 0; try < 100; try++)); do
-    [[ -S $directory/nic.socket ]] && return 0
+    [[ -S $directory/nic$nics.socket ]] && return 0
     kill -0 "$MODEL" 2>/dev/null || break
     sleep 0.1
   done
@@ -61,10 +64,10 @@ stop_model() {
   MODEL=
 }
 
-# guest_arguments KERNEL LINK WORDS: QEMU's arguments, in ARGUMENTS, for a guest with these words on its
+# guest_arguments KERNEL LINK NICS WORDS: QEMU's arguments, in ARGUMENTS, for a guest with these words on its
 # command line. The directory of the boot is DIRECTORY.
 guest_arguments() {
-  local kernel=$1 link=$2 words=$3
+  local kernel=$1 link=$2 nics=$3 words=$4 number
   # shellcheck disable=SC2054 # the commas are QEMU's
   ARGUMENTS=(
     -accel tcg,thread=multi -cpu max -smp 2 -m 2G
@@ -73,12 +76,13 @@ guest_arguments() {
     -nodefaults -display none
     -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$LOGS/$kernel.img"
     -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
-    -device pcie-root-port,id=port0,chassis=1,slot=1
   )
-  if [[ $link != software ]]; then
-    ARGUMENTS+=(-device '{"driver":"vfio-user-pci","id":"nic0","bus":"port0",
-      "socket":{"type":"unix","path":"'"$DIRECTORY/nic.socket"'"}}')
-  fi
+  [[ $link == software ]] && return
+  for ((number = 1; number <= nics; number++)); do
+    ARGUMENTS+=(-device "pcie-root-port,id=port$number,chassis=$number,slot=$number")
+    ARGUMENTS+=(-device '{"driver":"vfio-user-pci","id":"nic'"$number"'","bus":"port'"$number"'",
+      "socket":{"type":"unix","path":"'"$DIRECTORY/nic$number.socket"'"}}')
+  done
 }
 
 # answer REQUEST...: does what the guest asked for.
@@ -96,25 +100,28 @@ answer() {
   esac >&"$CHANNEL_IN"
 }
 
-# boot KERNEL LINK REBOOTS SUITE...: one guest and its suites. REBOOTS is yes or no: whether a suite starts
-# the guest anew. The results go to $LOGS/results, a line each: "kernel link suite PASS|FAIL|SKIP what why".
+# boot KERNEL LINK SUITE...: one guest and its suites. The results go to $LOGS/results, a line each: "kernel link suite PASS|FAIL|SKIP what why".
 boot() {
-  local kernel=$1 link=$2 reboots=$3 suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
-  shift 3
+  local kernel=$1 link=$2 nics reboots suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
+  shift 2
   suites=$*
+  # A suite that asks for these has a boot of its own.
+  nics=$(header "$1" nics) reboots=$(header "$1" reboots)
+  nics=${nics:-1}
   local name="$kernel-$link-${suites// /+}"
   local logs=$LOGS/${name:0:100}
   # Sockets have short paths, so not in the cache.
   local DIRECTORY MODEL='' MODEL_END MODEL_IN QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
   DIRECTORY=$(mktemp -d)
   mkdir -p "$logs"
+  trap 'jobs -p | xargs -r kill; rm -rf "$DIRECTORY"; exit 1' INT TERM
   echo "lab: $kernel kernel, link $link: $suites" >&2
 
   result() {
     echo "$kernel $link $*" >>"$LOGS/results"
   }
 
-  if [[ $link != software ]] && ! start_model "$link" "$DIRECTORY"; then
+  if [[ $link != software ]] && ! start_model "$link" "$nics" "$DIRECTORY"; then
     for suite; do
       result "$suite" FAIL start "the virtual NIC does not listen"
     done
@@ -129,7 +136,7 @@ boot() {
   mkfifo "$DIRECTORY"/{channel,monitor}.{in,out}
   exec {CHANNEL_IN}<>"$DIRECTORY/channel.in" {CHANNEL_OUT}<>"$DIRECTORY/channel.out"
   exec {MONITOR_IN}<>"$DIRECTORY/monitor.in"
-  guest_arguments "$kernel" "$link" "lab.suites=${suites// /,}"
+  guest_arguments "$kernel" "$link" "$nics" "lab.suites=${suites// /,}"
   # shellcheck disable=SC2054 # the commas are QEMU's
   ARGUMENTS+=(
     -chardev "file,id=console,path=$logs/console" -serial chardev:console
@@ -190,6 +197,7 @@ boot() {
   done
   judge_logs
   rm -rf "$DIRECTORY"
+  trap - INT TERM
   echo "lab: ... $((SECONDS - started)) s" >&2
 }
 
@@ -225,10 +233,10 @@ boot_shell() {
   local DIRECTORY MODEL='' MODEL_END MODEL_IN ARGUMENTS
   DIRECTORY=$(mktemp -d)
   if [[ $2 != software ]]; then
-    start_model "$2" "$DIRECTORY" || return 1
+    start_model "$2" 1 "$DIRECTORY" || return 1
     echo "lab: the virtual NIC's log is $DIRECTORY/model.log; echo lines to it with: echo LINE >$DIRECTORY/model.in" >&2
   fi
-  guest_arguments "$1" "$2" "quiet lab.shell"
+  guest_arguments "$1" "$2" 1 "quiet lab.shell"
   qemu "${ARGUMENTS[@]}" -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console
   stop_model
   [[ $MODEL_END ]] && echo "lab: $MODEL_END" >&2

@@ -19,7 +19,7 @@ readonly KERNEL_SUITE=unstable
 
 # The programs of both guests.
 readonly USERLAND_PACKAGES=(
-  busybox-static kmod iproute2 ethtool pciutils strace
+  bash busybox-static kmod iproute2 ethtool pciutils strace
   ibverbs-utils ibverbs-providers rdma-core rdmacm-utils perftest infiniband-diags
   python3 python3-pyverbs
 )

@@ -35,6 +35,8 @@ userland_image() {
   echo "lab: packing the programs of the $1 guest" >&2
   mkdir -p "$CACHE/image" "$tree"/{dev,proc,sys,tmp,run,root,etc,var,lab,mnt}
   ln -sfn ../run "$tree/var/run"
+  # The shell is not busybox's, which prefers its own programs to Debian's (ip, modprobe).
+  ln -sfn bash "$tree/bin/sh"
   # Debian's own programs first, busybox for all else.
   for applet in $("$tree/bin/busybox" --list); do
     for part in bin sbin; do

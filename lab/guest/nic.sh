@@ -1,5 +1,5 @@
 # The NIC that the suites run on. Read after results.sh by each suite.
-# shellcheck shell=dash
+# shellcheck shell=bash
 #
 # After nic_up: NIC is the RDMA device, NETDEV its network interface (empty on InfiniBand), GID the index of
 # the identifier to use (RoCE v2 over IPv4; empty on InfiniBand).

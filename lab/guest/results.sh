@@ -1,5 +1,5 @@
 # What a suite says its results with. Read by each suite, in the guest.
-# shellcheck shell=dash
+# shellcheck shell=bash
 #
 # LINK is ethernet, infiniband or none: the kind of port of the virtual NIC.
 
@@ -33,14 +33,18 @@ skip() {
 # check NAME SECONDS COMMAND...: passes when the command exits with 0 within that time.
 # A function of the shell has no limit but its own.
 check() {
-  local name="$1" seconds="$2" status
+  local name="$1" seconds="$2" program status
   shift 2
   echo "----- $name: $*"
   # The output goes to the suite's log; its last line is the reason of a failure.
-  case $(type "$1") in
-    *function*) "$@" >/tmp/check.out 2>&1 ;;
-    *) timeout -k 5 "$seconds" "$@" >/tmp/check.out 2>&1 ;;
-  esac
+  # The whole path, or busybox's timeout would prefer busybox's program of that name.
+  program=$(type -P "$1")
+  if [ "$program" ]; then
+    shift
+    timeout -k 5 "$seconds" "$program" "$@" >/tmp/check.out 2>&1
+  else
+    "$@" >/tmp/check.out 2>&1
+  fi
   status=$?
   cat /tmp/check.out
   case $status in
@@ -75,13 +79,13 @@ pair() {
   local name="$1" seconds="$2" before server tries=100 client_status server_status
   echo "----- $name: $3 | $4"
   before=$(listeners)
-  timeout -k 5 "$seconds" sh -c "exec $3" >/tmp/server.out 2>&1 &
+  timeout -k 5 "$seconds" /bin/sh -c "exec $3" >/tmp/server.out 2>&1 &
   server=$!
   while [ $tries -gt 0 ] && [ "$(listeners)" = "$before" ] && kill -0 $server 2>/dev/null; do
     tries=$((tries - 1))
     sleep 0.1
   done
-  timeout -k 5 "$seconds" sh -c "exec $4" >/tmp/client.out 2>&1
+  timeout -k 5 "$seconds" /bin/sh -c "exec $4" >/tmp/client.out 2>&1
   client_status=$?
   [ $client_status = 0 ] || kill $server 2>/dev/null
   wait $server

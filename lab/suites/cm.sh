@@ -1,7 +1,7 @@
 # about: the RDMA connection manager, and data that rping compares
 # link: ethernet software
 # seconds: 240
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 for size in 64 4096 60000; do

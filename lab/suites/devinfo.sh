@@ -1,7 +1,7 @@
 # about: what rdma-core's programs say about the NIC
 # link: ethernet infiniband software
 # seconds: 90
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 # says NAME PATTERN FILE: the file has a line like this.

@@ -1,7 +1,7 @@
 # about: the port goes down and comes back, with its events, and carries traffic after it
 # link: ethernet infiniband
 # seconds: 180
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 unbuffered ibv_asyncwatch -d "$NIC" >/tmp/events 2>&1 &
@@ -20,10 +20,10 @@ for round in 1 2 3; do
   if wait_for 20 port_is ACTIVE; then pass "up-$round"; else fail "up-$round" "the port stays DOWN"; fi
   [ -z "$NETDEV" ] || check "carrier-back-$round" 10 wait_for 10 grep -q 1 "/sys/class/net/$NETDEV/carrier"
 done
-wait_for 5 seen 'port active' 3
+wait_for 5 seen PORT_ACTIVE 3
 kill $watcher
 cat /tmp/events
-for event in 'port error' 'port active'; do
-  if seen "$event" 3; then pass "event-${event#port }"; else fail "event-${event#port }" "not seen 3 times"; fi
+for event in PORT_ERR PORT_ACTIVE; do
+  if seen $event 3; then pass "event-$event"; else fail "event-$event" "not seen 3 times"; fi
 done
 nic_up && pingpong traffic-after ibv_rc_pingpong -c -n 200

@@ -1,7 +1,7 @@
 # about: perftest, each operation with its options that change what the NIC is asked
 # link: ethernet infiniband software
 # seconds: 600
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 for operation in write read send; do

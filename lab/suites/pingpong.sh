@@ -1,7 +1,7 @@
 # about: rdma-core's pingpong programs, that check what they receive
 # link: ethernet infiniband software
 # seconds: 400
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 pingpong rc ibv_rc_pingpong -c

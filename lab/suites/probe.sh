@@ -2,7 +2,7 @@
 # link: ethernet infiniband
 # seconds: 120
 # order: 1
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 device=$(grep -l 0x15b3 /sys/bus/pci/devices/*/vendor | head -n 1)
 device=${device%/vendor}

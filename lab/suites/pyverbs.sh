@@ -2,7 +2,7 @@
 # link: ethernet infiniband software
 # seconds: 900
 # boot: own
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 mkdir -p /lab/pyverbs

@@ -2,7 +2,7 @@
 # link: ethernet infiniband
 # seconds: 180
 # order: 91
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 device=$(readlink -f "/sys/class/infiniband/$NIC/device")

@@ -3,7 +3,7 @@
 # seconds: 180
 # boot: own
 # reboots: yes
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up && pingpong "traffic-$BOOTS" ibv_rc_pingpong -c -n 100
 if [ "$BOOTS" -lt 3 ]; then

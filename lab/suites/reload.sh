@@ -2,7 +2,7 @@
 # link: ethernet infiniband
 # seconds: 240
 # order: 90
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 for round in 1 2 3 4 5; do

@@ -1,7 +1,7 @@
 # about: the kernel's account of RDMA objects, before, while and after a program has some
 # link: ethernet infiniband software
 # seconds: 90
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up || exit 0
 check summary 10 rdma resource show

@@ -1,7 +1,7 @@
 # about: the guest itself works, on the kernel's software NIC (rxe); no virtual NIC
 # link: software
 # seconds: 120
-# shellcheck shell=dash
+# shellcheck shell=bash
 
 nic_up && pass nic-up
 check devinfo 20 ibv_devinfo -v -d rxe0
