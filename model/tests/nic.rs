@@ -247,6 +247,40 @@ fn arming_through_the_bus_raises_a_completion_event() {
 }
 
 #[test]
+fn registers_that_are_memory_lose_no_arm_not_even_a_first_one_of_zero() {
+    let (network, a, b) = pair();
+    let other = network.with_nic(a.nic, |nic, _, _| {
+        nic.watch_uar(a.uar)?;
+        nic.create_completion_queue(CompletionQueueContext {
+            ring: Ring::paged(list(DATA + 4, 1), 0, 64),
+            log_size: 0,
+            entry_bytes: 64,
+            record: page(RECORDS) + 128,
+            uar: a.uar,
+            ignore_overrun: false,
+        })
+    });
+    other.unwrap().unwrap();
+    let arm = ArmWord::new().with_sequence(ArmSequence::of(0));
+    assert_eq!(arm.to_memory(), 0);
+    // Both at once, as two stores to one register would hide each other.
+    for record in [page(RECORDS), page(RECORDS) + 128] {
+        a.space().write(record + 4, arm.as_bytes()).unwrap();
+    }
+    a.post(0, &write_entry(&a, &b, 0, 8));
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(*a.events.0.lock().unwrap(), [format!("completion of {:#x}", a.queue)]);
+    let arms = || network.with_nic(a.nic, |nic, _, _| nic.counters().arm_doorbells).unwrap();
+    assert_eq!(arms(), 2);
+    // The same arm again, whose value is the same.
+    a.space().write(page(RECORDS) + 4, arm.as_bytes()).unwrap();
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(arms(), 3);
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(arms(), 3);
+}
+
+#[test]
 fn objects_that_others_stand_on_are_busy_and_numbers_that_are_not_there_unknown() {
     let (network, a, _b) = pair();
     let refused =
