@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use doorbell::endpoint::Mtu;
 use doorbell::wr::MAX_MESSAGE;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -30,6 +31,7 @@ pub struct Arguments {
 pub enum Command {
     Devices(DevicesOptions),
     Pingpong(PingpongOptions),
+    Shim(ShimOptions),
     Model(ModelOptions),
 }
 
@@ -164,6 +166,48 @@ pub struct PingpongOptions {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Runs a program of libibverbs, unmodified, on a virtual ConnectX in its own process: no RDMA
+/// hardware, no kernel module, no root.
+///
+/// Every process has a NIC of its own, mlx5_0. Programs that run at the same time reach each other
+/// if they have the same fabric: a directory, by default one for each user. What they use to find
+/// each other beforehand (most use TCP) works as ever.
+///
+/// The program is started with a library that answers for the files of an RDMA device (LD_PRELOAD),
+/// so it has to be linked dynamically. Its own children are, too.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  doorbell shim -- ibv_devinfo -v
+  doorbell shim -- ib_write_lat & doorbell shim -- ib_write_lat localhost
+  doorbell shim --link infiniband -- ibv_rc_pingpong")]
+pub struct ShimOptions {
+    /// The directory of the fabric. Programs with another one are on another network.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub fabric: Option<PathBuf>,
+
+    /// The link of the NIC's port.
+    #[arg(long, default_value = "ethernet")]
+    pub link: Link,
+
+    /// Say on standard error what the kernel was asked and answered, and what the NIC did.
+    #[arg(long)]
+    pub trace: bool,
+
+    /// The program, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub program: Vec<OsString>,
+}
+
+impl Link {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Link::Ethernet => "ethernet",
+            Link::Infiniband => "infiniband",
+        }
+    }
 }
 
 const MOST_ITERATIONS: u64 = 1_000_000_000;
@@ -349,7 +393,7 @@ mod tests {
         let all = ["doorbell", "pingpong"].iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
             Command::Pingpong(options) => options,
-            Command::Devices(_) | Command::Model(_) => {
+            Command::Devices(_) | Command::Model(_) | Command::Shim(_) => {
                 unreachable!("that is not what was asked for")
             }
         }

@@ -5,6 +5,7 @@ use doorbell::error::{Error, Refused};
 use doorbell::mlx5::Event;
 use doorbell::wr::{OutOfBounds, PostError, SizeError};
 use doorbell_hal::Errno;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -35,6 +36,10 @@ pub enum Failure {
     Byte { at: u64, expected: u8, found: u8 },
     /// Something else is not as it must be.
     Wrong { what: &'static str, expected: String, found: String },
+    /// A program that cannot be started.
+    Start { program: String, error: io::Error },
+    /// The library that programs are started with is not there.
+    NoShim { beside: PathBuf },
     /// Ctrl-C.
     Interrupted,
     /// The output cannot be written.
@@ -94,6 +99,9 @@ impl Failure {
                 "The NIC's port does not reach itself: is its address up (`doorbell devices` shows \
                  which it is), and may it send to itself?"
             }
+            Failure::NoShim { .. } => {
+                "Build it with `cargo build -p doorbell-shim`, with --release for a release build."
+            }
             Failure::TimedOut { .. } => {
                 "If the machine is only slow, allow more time with --timeout."
             }
@@ -131,6 +139,10 @@ impl fmt::Display for Failure {
                 write!(f, "{what} is {found}, and must be {expected}")
             }
             Failure::Socket { path, why } => write!(f, "{}: {why}", path.display()),
+            Failure::Start { program, error } => write!(f, "cannot start {program}: {error}"),
+            Failure::NoShim { beside } => {
+                write!(f, "there is no libdoorbell_shim.so in {}", beside.display())
+            }
             Failure::Interrupted => f.write_str("interrupted"),
             Failure::Output(error) => write!(f, "cannot write the output: {error}"),
             Failure::During { place, failure } => write!(f, "{place}: {failure}"),

@@ -8,6 +8,7 @@
 //! | `devices` | `doorbell devices` |
 //! | `pingpong` | `doorbell pingpong` |
 //! | `model` | `doorbell model` |
+//! | `shim` | `doorbell shim` |
 //! | `completions` | waiting for completions: by polling, or by events |
 //! | `failure` | why a command failed |
 //! | `units` | numbers for people |
@@ -19,6 +20,7 @@ mod failure;
 mod model;
 mod nics;
 mod pingpong;
+mod shim;
 mod units;
 
 use arguments::{Arguments, Command};
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Model(options) => model::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Pingpong(options) => options.check().and_then(|()| pingpong::run(&options)),
+        Command::Shim(options) => shim::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

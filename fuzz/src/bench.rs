@@ -407,8 +407,8 @@ impl Bench {
         for side in [0, 1] {
             KINDS.into_iter().for_each(|kind| self.take_key(side, kind));
             let Side { pair, queue, page, domains, .. } = self.sides[side];
-            let left = self.nic(side, |nic, fabric, _| {
-                nic.destroy_queue_pair(pair, fabric)?;
+            let left = self.nic(side, |nic, fabric, now| {
+                nic.destroy_queue_pair(pair, now, fabric)?;
                 nic.destroy_completion_queue(queue)?;
                 nic.free_uar(page)?;
                 domains.into_iter().try_for_each(|domain| nic.destroy_domain(domain))?;

@@ -181,6 +181,35 @@ fn register_pages_that_are_memory_work_free_and_stepped() {
     }
 }
 
+#[test]
+fn a_shortest_timeout_is_waited_for_whatever_a_queue_pair_asks() {
+    let given_up_after = |least| {
+        let network = Network::stepped(1);
+        let open = || {
+            let file = VirtualConnectx::builder().network(&network).least_timeout(least).open();
+            let control = file.control();
+            (Nic::open(file).unwrap(), control)
+        };
+        let ((a, _), (b, lost)) = (open(), open());
+        let mut cq = a.completion_queue(16).unwrap();
+        let far_cq = b.completion_queue(16).unwrap();
+        let near = a.queue_pair(&cq).sends(16).create().unwrap();
+        let far = b.queue_pair(&far_cq).sends(16).create().unwrap();
+        let connection = Connection::default();
+        let mut near = near.connect(PeerRights::NONE, &far.endpoint(), &connection).unwrap();
+        assert!(network.isolate(lost.nic(), true));
+        near.sends().post(wr::send(wr::Nothing)).unwrap();
+        near.sends().ring();
+        assert!(network.run_until_idle(100_000));
+        let Some(Completion::Failed(failed)) = cq.poll() else { panic!("nobody answered") };
+        assert_eq!(failed.status, Status::TransportRetryExceeded);
+        network.now()
+    };
+    // Eight waits of 4.096 us * 2^18 at least.
+    assert!(given_up_after(18) >= 8 * (4096 << 18));
+    assert!(given_up_after(0) < 8 * (4096 << 18));
+}
+
 /// Everything that a driver does with the kernel.
 fn whole_life(file: VirtualConnectx, peer: &Endpoint) -> Result<(), doorbell::error::Error> {
     let nic = Nic::open(file)?;

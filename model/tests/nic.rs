@@ -247,6 +247,60 @@ fn arming_through_the_bus_raises_a_completion_event() {
 }
 
 #[test]
+fn registers_that_are_memory_lose_no_arm_not_even_a_first_one_of_zero() {
+    let (network, a, b) = pair();
+    let other = network.with_nic(a.nic, |nic, _, _| {
+        nic.watch_uar(a.uar)?;
+        nic.create_completion_queue(CompletionQueueContext {
+            ring: Ring::paged(list(DATA + 4, 1), 0, 64),
+            log_size: 0,
+            entry_bytes: 64,
+            record: page(RECORDS) + 128,
+            uar: a.uar,
+            ignore_overrun: false,
+        })
+    });
+    other.unwrap().unwrap();
+    let arm = ArmWord::new().with_sequence(ArmSequence::of(0));
+    assert_eq!(arm.to_memory(), 0);
+    // Both at once, as two stores to one register would hide each other.
+    for record in [page(RECORDS), page(RECORDS) + 128] {
+        a.space().write(record + 4, arm.as_bytes()).unwrap();
+    }
+    a.post(0, &write_entry(&a, &b, 0, 8));
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(*a.events.0.lock().unwrap(), [format!("completion of {:#x}", a.queue)]);
+    let arms = || network.with_nic(a.nic, |nic, _, _| nic.counters().arm_doorbells).unwrap();
+    assert_eq!(arms(), 2);
+    // The same arm again, whose value is the same.
+    a.space().write(page(RECORDS) + 4, arm.as_bytes()).unwrap();
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(arms(), 3);
+    assert!(network.run_until_idle(100_000));
+    assert_eq!(arms(), 3);
+}
+
+#[test]
+fn what_was_executed_is_acknowledged_although_its_owner_leaves_at_once() {
+    let (network, a, b) = pair();
+    a.space().write(page(DATA) + 4090, &[0xaa; 6]).unwrap();
+    a.post(0, &write_entry(&a, &b, 0, 6));
+    let landed = || {
+        let mut byte = [0];
+        b.space().read(page(DATA) + 4000, &mut byte).unwrap();
+        byte == [0xaa]
+    };
+    assert!(network.run_until(1000, landed));
+    network
+        .with_nic(b.nic, |nic, fabric, now| nic.destroy_queue_pair(b.pair, now, fabric))
+        .unwrap()
+        .unwrap();
+    assert!(network.run_until_idle(100_000));
+    // A success: the opcode of requests, not that of errors.
+    assert_eq!(a.completion(0)[63] >> 4, 0);
+}
+
+#[test]
 fn objects_that_others_stand_on_are_busy_and_numbers_that_are_not_there_unknown() {
     let (network, a, _b) = pair();
     let refused =
@@ -261,9 +315,9 @@ fn objects_that_others_stand_on_are_busy_and_numbers_that_are_not_there_unknown(
     assert_eq!(unknown.to_string(), "there is no completion queue 0x1");
     let wrong = a.modify(Transition::InitToReadyToReceive, &QueuePairAttributes::default());
     assert!(matches!(wrong, Err(Refused::State { state: State::ReadyToSend, .. })));
-    let gone = network.with_nic(a.nic, |nic, fabric, _| {
+    let gone = network.with_nic(a.nic, |nic, fabric, now| {
         nic.destroy_key(a.key, fabric)?;
-        nic.destroy_queue_pair(a.pair, fabric)?;
+        nic.destroy_queue_pair(a.pair, now, fabric)?;
         nic.destroy_completion_queue(a.queue)?;
         nic.destroy_domain(a.domain)?;
         nic.free_uar(a.uar)?;
@@ -327,6 +381,7 @@ fn a_dead_nic_answers_nothing_but_destroys() {
     let dead = network.with_nic(a.nic, |nic, _, _| nic.create_domain()).unwrap();
     assert_eq!(dead, Err(Refused::Dead));
     assert_eq!(*a.events.0.lock().unwrap(), ["the device failed"]);
-    let gone = network.with_nic(a.nic, |nic, fabric, _| nic.destroy_queue_pair(a.pair, fabric));
+    let gone =
+        network.with_nic(a.nic, |nic, fabric, now| nic.destroy_queue_pair(a.pair, now, fabric));
     assert_eq!(gone, Some(Ok(())));
 }

@@ -5,6 +5,8 @@
 //! what they print. Here the types have to agree with it: every size, offset and number, and every
 //! byte encoded, in both directions.
 //!
+//! `posted.c` posts work requests with libmlx5 itself, and doorbell's work entries have to be those.
+//!
 //! These numbers stand in no installed header and are checked by assertions in the crate alone:
 //! the words of a completion queue's doorbell record (libmlx5's `mlx5.h`, rdma-core 65), the send and
 //! event queue registers, the strong fences, the completion modes other than "always", and the
@@ -14,3 +16,4 @@
 mod encode;
 mod golden;
 mod layout;
+mod posted;

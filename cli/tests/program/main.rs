@@ -2,6 +2,7 @@
 
 mod devices;
 mod pingpong;
+mod shim;
 mod usage;
 
 use std::process::{Command, Output};

@@ -43,6 +43,12 @@ impl MappedPage {
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::ENOMEM)?;
         Ok(MappedPage(Arc::new(Mapping { start, len })))
     }
+
+    /// The first byte. Registers are to be written through [`RegisterPage::register`]; this is for
+    /// who hands the mapping on to a driver of its own.
+    pub fn start(&self) -> NonNull<u8> {
+        self.0.start
+    }
 }
 
 impl Drop for Mapping {

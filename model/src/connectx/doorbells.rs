@@ -1,11 +1,10 @@
 //! What stores to the registers do: send doorbells, arms, and pages that are memory.
 
-use super::nic::{Connectx, Watched};
+use super::nic::Connectx;
 use super::queue_pair::QueuePair;
 use super::register::Store;
 use super::{Refused, State, send};
 use crate::fabric::Fabric;
-use crate::memory::AddressSpace;
 use doorbell::mlx5::abi::doorbell::ArmDoorbell;
 use doorbell::mlx5::abi::uar;
 
@@ -90,19 +89,22 @@ impl Connectx {
         self.make_ready(number);
     }
 
-    /// Looks from now on at memory at device address `address` as at the register page `page`.
-    /// `kept` is dropped when the NIC does so no more.
-    pub fn watch_uar(
-        &mut self,
-        page: u32,
-        address: u64,
-        kept: Box<dyn Send>,
-    ) -> Result<(), Refused> {
+    /// Learns of the stores to the register page `page` from the doorbell records from now on: its
+    /// registers are memory, where single stores cannot be seen. Software writes a record before the
+    /// register, and says the same in both.
+    ///
+    /// The arm words of the completion queues of such a page are the NIC's to change: it marks each
+    /// word that it has taken, so that the next arm is seen whatever its value.
+    pub fn watch_uar(&mut self, page: u32) -> Result<(), Refused> {
         self.alive()?;
         if !self.has_uar(page) {
             return Err(Refused::Unknown { what: "UAR page", number: page });
         }
-        self.watched.push(Watched { page, address, armed: 0, _kept: kept });
+        self.watched.insert(page);
+        for queue in self.queues.values().filter(|queue| queue.context.uar == page) {
+            // Software that armed it before is heard at the next look.
+            queue.mark_arm(self.memory.space());
+        }
         Ok(())
     }
 
@@ -111,59 +113,47 @@ impl Connectx {
         !self.watched.is_empty()
     }
 
-    /// Looks at the register pages that are memory. Answers whether something was there.
+    /// Looks at the records of the register pages that are memory. Answers whether something was
+    /// there.
     pub(super) fn look(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
-        let mut seen = false;
-        for at in 0..self.watched.len() {
-            let watched = &mut self.watched[at];
-            let page = watched.page;
-            if let Some(doorbell) = watched.arm(self.memory.space()) {
-                self.counters.register_stores += 1;
-                self.arm(page, doorbell);
-                seen = true;
+        if self.watched.is_empty() {
+            return false;
+        }
+        let space = self.memory.space();
+        // Before the arms: one that software made before a post is then found before the post is
+        // acted on, as it would have been in front of it on a bus.
+        let behind = |pair: &QueuePair| {
+            let core = &pair.core;
+            if core.state != State::ReadyToSend || !self.watched.contains(&core.context.uar) {
+                return None;
             }
-            let space = self.memory.space();
-            let behind = |pair: &&QueuePair| {
-                let core = &pair.core;
-                core.context.uar == page
-                    && core.state == State::ReadyToSend
-                    && core.send_counter(space).is_ok_and(|counter| counter != core.send_producer)
-            };
-            let pairs: Vec<u32> =
-                (self.pairs.values().filter(behind)).map(|pair| pair.core.number).collect();
-            for number in pairs {
-                self.attend(number, now, fabric, |parts| {
-                    let host = &mut *parts.host;
-                    host.counters.send_doorbells += 1;
-                    if let Ok(counter) = host.core.send_counter(host.memory.space()) {
-                        host.core.announce(counter, host.log);
-                    }
-                });
-                self.make_ready(number);
-                seen = true;
+            let counter = core.send_counter(space).ok()?;
+            (counter != core.send_producer).then_some((core.number, counter))
+        };
+        let posts: Vec<(u32, u16)> = self.pairs.values().filter_map(behind).collect();
+        let mut seen = !posts.is_empty();
+        for (&number, queue) in &mut self.queues {
+            if !self.watched.contains(&queue.context.uar) {
+                continue;
             }
+            let Some(word) = queue.take_arm(space) else { continue };
+            seen = true;
+            self.counters.register_stores += 1;
+            self.counters.arm_doorbells += 1;
+            if queue.arm(word) {
+                self.counters.completion_events += 1;
+                self.events.completion(number);
+            }
+        }
+        for (number, counter) in posts {
+            self.attend(number, now, fabric, |parts| {
+                let host = &mut *parts.host;
+                host.counters.register_stores += 1;
+                host.counters.send_doorbells += 1;
+                host.core.announce(counter, host.log);
+            });
+            self.make_ready(number);
         }
         seen
-    }
-}
-
-impl Watched {
-    /// The doorbell that arms a completion queue, if it changed.
-    fn arm(&mut self, space: &dyn AddressSpace) -> Option<ArmDoorbell> {
-        let at = self.address + uar::CQ_ARM_OFFSET as u64;
-        let halves = || Some([space.load_word(at).ok()?, space.load_word(at + 4).ok()?]);
-        // Software stores both halves at once; they are read one after the other until they are
-        // the same twice.
-        let mut seen = halves()?;
-        loop {
-            let again = halves()?;
-            if again == seen {
-                break;
-            }
-            seen = again;
-        }
-        let value = u64::from_ne_bytes(zerocopy::transmute!(seen));
-        (std::mem::replace(&mut self.armed, value) != value)
-            .then(|| ArmDoorbell::from_memory(value))
     }
 }

@@ -52,6 +52,7 @@ pub struct NetworkBuilder {
     seed: Option<u64>,
     faults: Option<(u64, Faults)>,
     fabric: Option<Box<dyn Fabric + Send>>,
+    on_thread: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl NetworkBuilder {
@@ -71,6 +72,13 @@ impl NetworkBuilder {
     /// Packets travel on `fabric`.
     pub fn fabric(mut self, fabric: impl Fabric + Send + 'static) -> Self {
         self.fabric = Some(Box::new(fabric));
+        self
+    }
+
+    /// The thread of a free network runs `first` before anything else: to say where and how it is to
+    /// be scheduled.
+    pub fn on_thread(mut self, first: impl FnOnce() + Send + 'static) -> Self {
+        self.on_thread = Some(Box::new(first));
         self
     }
 
@@ -105,8 +113,12 @@ impl NetworkBuilder {
         }
         // The thread needs the network and the network its thread: the thread waits for its half.
         let (send, receive) = std::sync::mpsc::sync_channel::<Weak<Shared>>(1);
+        let first = self.on_thread;
         let spawned =
             std::thread::Builder::new().name("virtual-connectx".into()).spawn(move || {
+                if let Some(first) = first {
+                    first();
+                }
                 if let Ok(network) = receive.recv() {
                     serve(&network);
                 }
@@ -135,7 +147,7 @@ impl Network {
 
     /// A network of choice.
     pub fn builder() -> NetworkBuilder {
-        NetworkBuilder { seed: None, faults: None, fabric: None }
+        NetworkBuilder { seed: None, faults: None, fabric: None, on_thread: None }
     }
 
     /// Whether the NICs run by themselves.

@@ -60,7 +60,8 @@ pub struct Connectx {
     /// BlueFlame copies under way: where the next slot goes to, page and offset, and whose it is.
     pub(super) copying: BTreeMap<(u32, u32), u32>,
     /// Register pages that are memory, which the NIC looks at.
-    pub(super) watched: Vec<Watched>,
+    /// Register pages that are memory.
+    pub(super) watched: BTreeSet<u32>,
     /// Queue pairs in error, whose later entries are flushed.
     pub(super) in_error: BTreeSet<u32>,
     pub(super) counters: Counters,
@@ -100,7 +101,7 @@ impl Connectx {
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
             copying: BTreeMap::new(),
-            watched: Vec::new(),
+            watched: BTreeSet::new(),
             in_error: BTreeSet::new(),
             counters: Counters::default(),
             log: Log::default(),
@@ -197,7 +198,7 @@ impl Connectx {
             || self.queues.values().any(|queue| queue.context.uar == page);
         if !used && self.uars.get(&page) == Some(&true) {
             self.uars.remove(&page);
-            self.watched.retain(|watched| watched.page != page);
+            self.watched.remove(&page);
         }
     }
 
@@ -287,7 +288,11 @@ impl Connectx {
         }
         let log = self.capabilities.log_max_completion_queues;
         let number = self.number(log, "completion queue", self.queues.len())?;
-        self.queues.insert(number, CompletionQueue::new(context));
+        let queue = CompletionQueue::new(context);
+        if self.watched.contains(&queue.context.uar) {
+            queue.mark_arm(self.memory.space());
+        }
+        self.queues.insert(number, queue);
         Ok(number)
     }
 
@@ -438,13 +443,25 @@ impl Connectx {
         self.pairs.get(&number).map(|pair| pair.core.state)
     }
 
+    /// The bytes of the entry in slot `index` of a queue pair's send ring, as the NIC would fetch
+    /// them.
+    pub fn send_entry(&self, number: u32, index: u16) -> Option<Vec<u8>> {
+        self.pairs.get(&number)?.core.send_entry(self.memory.space(), index)
+    }
+
     /// Destroys a queue pair. Its rings are not touched after this.
     pub fn destroy_queue_pair(
         &mut self,
         number: u32,
+        now: u64,
         fabric: &mut dyn Fabric,
     ) -> Result<(), Refused> {
         let unknown = Refused::Unknown { what: "queue pair", number };
+        self.attend(number, now, fabric, |parts| {
+            if let Some(connection) = parts.connection {
+                connection.answer(parts.host);
+            }
+        });
         let pair = self.pairs.remove(&number).ok_or(unknown)?;
         fabric.settle(self.port);
         self.forget(number);
@@ -549,13 +566,4 @@ impl Connectx {
             fabric.detach(self.port);
         }
     }
-}
-
-/// A register page that is memory.
-pub(super) struct Watched {
-    pub(super) page: u32,
-    pub(super) address: u64,
-    /// What the word that arms completion queues held last.
-    pub(super) armed: u64,
-    pub(super) _kept: Box<dyn Send>,
 }

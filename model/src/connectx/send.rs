@@ -222,6 +222,21 @@ impl Core {
         Some((index, entry))
     }
 
+    /// The bytes of the entry in slot `index` as they are in the ring: as many as its control segment
+    /// says. `None` where there is no ring or no memory.
+    pub(super) fn send_entry(&self, space: &dyn AddressSpace, index: u16) -> Option<Vec<u8>> {
+        let ring = self.context.send_ring.as_ref()?;
+        let mask = (1u64 << self.context.log_send_slots) - 1;
+        let mut bytes = vec![0; MAX_SLOTS * SLOT_BYTES];
+        for (slot, to) in (0..).zip(bytes.chunks_mut(SLOT_BYTES)) {
+            let at = (u64::from(index.wrapping_add(slot)) & mask) * SLOT_BYTES as u64;
+            ring.read(space, at, to).ok()?;
+        }
+        let (control, _) = ControlSegment::read_from_prefix(&bytes).ok()?;
+        bytes.truncate(usize::from(control.qpn_ds.segments()) * SEGMENT_BYTES);
+        Some(bytes)
+    }
+
     /// The bytes of the entry in slot `index`, decoded.
     fn read_send(
         &mut self,

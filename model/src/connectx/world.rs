@@ -130,6 +130,9 @@ impl World {
                 busy = true;
             }
             for _ in 0..nic.ready().len().min(BATCH) {
+                if fabric.is_congested(nic.port()) {
+                    break;
+                }
                 nic.advance(0, now, fabric);
                 busy = true;
             }
@@ -154,13 +157,16 @@ impl World {
         }
         let deadline = self.nics.values().filter_map(Connectx::next_deadline).min();
         let next = deadline.into_iter().chain(fabric.next_arrival()).min();
-        let watching = self.nics.values().any(Connectx::is_watching);
-        let longest = match (watching, failed) {
+        let longest = match (self.is_watching(), failed) {
             (true, _) => LOOK_AT_REGISTERS,
             (false, true) => LOOK_FOR_RECEIVES,
             (false, false) => LONGEST_REST,
         };
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(now)).min(longest))
+    }
+
+    fn is_watching(&self) -> bool {
+        self.nics.values().any(Connectx::is_watching)
     }
 
     fn buses(&self) -> impl Iterator<Item = &Arc<Bus>> {
@@ -216,7 +222,9 @@ pub(super) fn serve(network: &Weak<Shared>) {
             std::hint::spin_loop();
             continue;
         }
-        if idle < SPINS + YIELDS {
+        // Who watches memory is woken by time alone. Sleeping for a short time gives the processor
+        // back sooner than yielding to threads that poll for what this one has to bring.
+        if idle < SPINS + YIELDS && !world.is_watching() {
             drop(world);
             drop(shared);
             std::thread::yield_now();

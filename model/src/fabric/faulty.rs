@@ -274,6 +274,10 @@ impl<F: Fabric> Fabric for Faulty<F> {
         [held, self.inner.next_arrival()].into_iter().flatten().min()
     }
 
+    fn is_congested(&mut self, port: Port) -> bool {
+        self.inner.is_congested(port)
+    }
+
     fn settle(&mut self, port: Port) {
         // What is held was settled when it was.
         self.inner.settle(port);

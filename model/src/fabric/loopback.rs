@@ -43,6 +43,11 @@ impl Loopback {
         self.lost
     }
 
+    /// Whether a port has `address`.
+    pub(super) fn has(&self, address: Address) -> bool {
+        self.addresses.iter().any(|(known, _)| *known == address)
+    }
+
     fn inbox(&mut self, port: Port) -> Option<&mut Inbox> {
         self.ports.get_mut(port.0 as usize)?.as_mut()
     }

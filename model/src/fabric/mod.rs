@@ -1,14 +1,16 @@
 //! What carries packets from port to port.
 //!
-//! [`Loopback`] joins ports within one process. [`Faulty`] and [`Tracer`] wrap any fabric and are one:
-//! `Tracer::new(Faulty::new(Loopback::new(), …))`.
+//! [`Loopback`] joins ports within one process, [`LocalFabric`] those of several. [`Faulty`] and
+//! [`Tracer`] wrap any fabric and are one: `Tracer::new(Faulty::new(Loopback::new(), …))`.
 
 mod faulty;
+mod local;
 mod loopback;
 mod message;
 mod tracer;
 
 pub use faulty::{FaultCounts, Faults, Faulty};
+pub use local::LocalFabric;
 pub use loopback::Loopback;
 pub use message::{Datagram, GlobalRoute, Message, MessageArrival};
 pub use tracer::Tracer;
@@ -101,6 +103,12 @@ pub trait Fabric {
     /// looked at by itself. Longer ones are split, which costs and gains nothing.
     fn longest_run(&self) -> u16 {
         1
+    }
+
+    /// Whether a device had better wait before it sends more from `port`: receivers are behind. What
+    /// is sent all the same is carried, too.
+    fn is_congested(&mut self, _port: Port) -> bool {
+        false
     }
 
     /// Copies the payloads of packets on their way from `port` that still refer to its memory.

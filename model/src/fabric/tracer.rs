@@ -129,6 +129,10 @@ impl<F: Fabric> Fabric for Tracer<F> {
         self.inner.longest_run()
     }
 
+    fn is_congested(&mut self, port: Port) -> bool {
+        self.inner.is_congested(port)
+    }
+
     fn settle(&mut self, port: Port) {
         self.inner.settle(port);
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub struct Builder {
     name: String,
     network: Option<Network>,
+    number: Option<u16>,
     capabilities: Capabilities,
     link_layer: LinkLayer,
     up: bool,
@@ -22,6 +23,7 @@ pub struct Builder {
     lid: Option<u16>,
     locked_limit: Option<u64>,
     remote_invalidate: bool,
+    least_timeout: u8,
 }
 
 impl Default for Builder {
@@ -29,6 +31,7 @@ impl Default for Builder {
         Builder {
             name: "virtual-connectx".into(),
             network: None,
+            number: None,
             capabilities: Capabilities::default(),
             link_layer: LinkLayer::Ethernet,
             up: true,
@@ -38,6 +41,7 @@ impl Default for Builder {
             lid: None,
             locked_limit: None,
             remote_invalidate: false,
+            least_timeout: 0,
         }
     }
 }
@@ -52,6 +56,13 @@ impl Builder {
     /// The network that the NIC is on.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = Some(network.clone());
+        self
+    }
+
+    /// What the NIC's addresses (MAC, GUID, LID, IPv4) are made of, for a fabric that NICs of other
+    /// networks are on, too. Its place in its network unless it is said.
+    pub fn number(mut self, number: u16) -> Self {
+        self.number = Some(number);
         self
     }
 
@@ -110,11 +121,20 @@ impl Builder {
         self
     }
 
+    /// The shortest acknowledgement timeout, as the code of 4.096 us times 2 to the power of it, up to
+    /// 31: a queue pair that asks for a shorter one waits so long all the same. For peers that are
+    /// ordinary processes, which may not run for a while.
+    pub fn least_timeout(mut self, code: u8) -> Self {
+        self.least_timeout = code.min(31);
+        self
+    }
+
     /// Makes the NIC and opens it.
     pub fn open(self) -> VirtualConnectx {
         let network = self.network.unwrap_or_else(Network::free);
         // NICs are told apart by their place in the network, so that a seed gives the same run.
-        let number = (network.nics() as u16).wrapping_add(1);
+        let place = || (network.nics() as u16).wrapping_add(1);
+        let number = self.number.unwrap_or_else(place);
         let [high, low] = number.to_be_bytes();
         let mac = [0x02, 0, 0, 0, high, low];
         let guid = 0x0200_00ff_fe00_0000 | u64::from(number);
@@ -142,6 +162,7 @@ impl Builder {
             guid,
             locked_limit: self.locked_limit,
             remote_invalidate: self.remote_invalidate,
+            least_timeout: self.least_timeout,
         };
         let device = Device::new(self.name, network, self.capabilities, port, settings);
         VirtualConnectx::open(Arc::new(device))

@@ -80,6 +80,13 @@ impl Control {
         log.unwrap_or_default()
     }
 
+    /// The bytes of the entry in slot `index` of a queue pair's send ring, as the NIC would fetch
+    /// them; `None` where there is no such queue pair or ring.
+    pub fn send_entry(&self, queue_pair: u32, index: u16) -> Option<Vec<u8>> {
+        let nic = self.device.nic;
+        self.device.network.with_nic(nic, |nic, _, _| nic.send_entry(queue_pair, index)).flatten()
+    }
+
     /// The objects that are alive.
     pub fn objects(&self) -> Objects {
         let mut objects = Objects {
@@ -155,6 +162,16 @@ impl Control {
             }
             nic.raise(Event::GidChange);
         });
+    }
+
+    /// The NIC's identifier (EUI-64).
+    pub fn guid(&self) -> u64 {
+        self.device.settings.guid
+    }
+
+    /// The local identifier of an InfiniBand port; 0 on Ethernet.
+    pub fn lid(&self) -> u16 {
+        self.device.port().lid
     }
 
     /// The port's table of global identifiers.

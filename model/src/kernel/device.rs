@@ -16,6 +16,8 @@ pub(super) struct Settings {
     pub(super) locked_limit: Option<u64>,
     /// Peers may invalidate regions.
     pub(super) remote_invalidate: bool,
+    /// The code of the shortest acknowledgement timeout.
+    pub(super) least_timeout: u8,
 }
 
 /// A virtual NIC with its kernel driver.

@@ -98,19 +98,56 @@ impl EventQueue {
         let _ = rustix::io::write(&self.descriptor, &u64::from(u32::MAX).to_ne_bytes());
     }
 
+    /// Counts one record less. A process that made the file block is not to block the NIC with it.
     fn take_one(&self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.descriptor, &mut count);
+        let mut file = [PollFd::new(&self.descriptor, PollFlags::IN)];
+        if poll(&mut file, Some(&Timespec::default())) == Ok(1) {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.descriptor, &mut count);
+        }
     }
 
     fn pop(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut state = self.state();
+        Self::check_alive(&state)?;
         if state.records.is_empty() {
-            return Err(if state.closed || state.broken { Errno::EIO } else { Errno::EAGAIN });
+            return Err(Errno::EAGAIN);
         }
-        let to = buffer.get_mut(..self.record_length).ok_or(Errno::EINVAL)?;
-        let Some(record) = state.records.pop_front() else { return Err(Errno::EAGAIN) };
+        self.check_room(buffer)?;
         self.take_one();
+        self.pop_counted(&mut state, buffer).ok_or(Errno::EAGAIN)
+    }
+
+    fn check_alive(state: &State) -> Result<(), Errno> {
+        let over = state.records.is_empty() && (state.closed || state.broken);
+        if over { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    fn check_room(&self, buffer: &[u8]) -> Result<(), Errno> {
+        if buffer.len() < self.record_length { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// Waits for a record as the kernel does: not at all where the descriptor is made so, and until
+    /// a signal comes that restarts nothing.
+    fn wait_and_pop(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            Self::check_alive(&self.state())?;
+            self.check_room(buffer)?;
+            // Counts one record less, which is then this reader's.
+            let mut count = [0; 8];
+            rustix::io::read(&self.descriptor, &mut count)?;
+            let mut state = self.state();
+            // Its object may have been destroyed meanwhile, and the record with it.
+            if let Some(read) = self.pop_counted(&mut state, buffer) {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Takes the first record, whose count is taken already.
+    fn pop_counted(&self, state: &mut State, buffer: &mut [u8]) -> Option<usize> {
+        let to = buffer.get_mut(..self.record_length)?;
+        let record = state.records.pop_front()?;
         to.copy_from_slice(&record.bytes);
         if let Some(source) = record.source {
             match state.reported.iter_mut().find(|entry| entry.0 == source) {
@@ -118,7 +155,41 @@ impl EventQueue {
                 None => state.reported.push((source, 1)),
             }
         }
-        Ok(self.record_length)
+        Some(self.record_length)
+    }
+}
+
+/// The process's side of one event file, for a program that knows it by its descriptor. The
+/// descriptor can be polled, and its flags changed; reads and closes come here.
+#[derive(Clone)]
+pub struct VirtualEventFile(pub(super) Arc<EventQueue>);
+
+impl VirtualEventFile {
+    /// The descriptor. It stays open, whatever the process does, until the kernel has forgotten the
+    /// file too.
+    pub fn descriptor(&self) -> i32 {
+        self.0.descriptor()
+    }
+
+    /// Makes reads wait for a record, or not ([`Errno::EAGAIN`] then says that there is none).
+    pub fn set_waiting(&self, waiting: bool) -> Result<(), Errno> {
+        Ok(rustix::io::ioctl_fionbio(self, !waiting)?)
+    }
+
+    /// Reads one record into `buffer` and says how many bytes it has.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.0.wait_and_pop(buffer)
+    }
+
+    /// The process closed it: nothing is added any more.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl AsFd for VirtualEventFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.descriptor.as_fd()
     }
 }
 
@@ -235,6 +306,41 @@ mod tests {
         files.wait(Duration::from_secs(60)).unwrap();
         assert_eq!(files.read_completion(&mut [0; 8]), Err(Errno::EAGAIN));
         assert_eq!(files.read_asynchronous(&mut [0; 16]), Ok(16));
+    }
+
+    #[test]
+    fn a_program_s_read_waits_for_a_record_unless_it_asked_not_to() {
+        let queue = queue();
+        let file = VirtualEventFile(Arc::clone(&queue));
+        assert_eq!(file.read(&mut [0; 8]), Err(Errno::EAGAIN));
+        file.set_waiting(true).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 8];
+            file.read(&mut buffer).map(|_| buffer)
+        });
+        queue.push(Some(1), &[7; 8]);
+        assert_eq!(reader.join().unwrap(), Ok([7; 8]));
+        assert!(!is_readable(&queue));
+        assert_eq!(queue.forget(1), 1);
+    }
+
+    #[test]
+    fn the_records_of_a_destroyed_object_block_nobody_on_a_file_that_waits() {
+        let queue = queue();
+        let file = VirtualEventFile(Arc::clone(&queue));
+        file.set_waiting(true).unwrap();
+        queue.push(Some(1), &[1; 8]);
+        queue.push(Some(2), &[2; 8]);
+        let mut count = [0; 8];
+        // A reader that is about to take a record, whose object is destroyed under it.
+        rustix::io::read(&queue.descriptor, &mut count).unwrap();
+        assert_eq!(queue.forget(1), 0);
+        let mut buffer = [0; 8];
+        assert_eq!(queue.pop_counted(&mut queue.state(), &mut buffer), Some(8));
+        assert_eq!(buffer, [2; 8]);
+        queue.push(Some(3), &[3; 8]);
+        assert_eq!(file.read(&mut buffer), Ok(8));
+        assert_eq!(buffer, [3; 8]);
     }
 
     #[test]

@@ -305,7 +305,7 @@ fn release(device: &Device, object: Object) -> Remains {
             }
         }
         Object::QueuePair(pair) => {
-            let _ = device.nic(|nic, fabric, _| nic.destroy_queue_pair(pair.number, fabric));
+            let _ = device.nic(|nic, fabric, now| nic.destroy_queue_pair(pair.number, now, fabric));
             device.routes.remove_pair(pair.number);
             device.unpin(pair.pinned);
             let events = pair.route.events.as_ref();

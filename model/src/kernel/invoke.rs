@@ -156,10 +156,10 @@ fn destroy(state: &mut State<'_>, handle: u32, kind: u16) -> Result<(), Errno> {
 }
 
 unsafe fn query_device(state: &mut State<'_>, call: &mut Call<'_>) -> Result<Outcome, Errno> {
-    state.context()?;
     // SAFETY: K2, passed on to our caller.
     unsafe {
         let _: device::QueryDevice = request(call, size_of::<device::QueryDeviceResp>())?;
+        state.context()?;
         answer(call, query::device_answer(state).as_bytes())?;
     }
     Ok(Outcome::Done)
@@ -173,10 +173,10 @@ unsafe fn query_device_extended(
     const LEAST: usize = std::mem::offset_of!(device::ExQueryDeviceResp, odp_caps);
     /// `comp_mask` and `response_length` of the driver's answer.
     const DRIVER_LEAST: usize = 8;
-    state.context()?;
-    // SAFETY: K2, passed on to our caller, for the rest of this function.
+    // SAFETY: K2, passed on to our caller, for all of this function.
     unsafe {
         let asked: device::ExQueryDevice = request(call, LEAST)?;
+        state.context()?;
         if asked.comp_mask != 0 || asked.reserved != 0 {
             return Err(Errno::EINVAL);
         }

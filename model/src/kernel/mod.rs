@@ -43,7 +43,7 @@ mod watched;
 
 pub use builder::Builder;
 pub use control::{Control, Objects};
-pub use event_file::VirtualEventFiles;
+pub use event_file::{VirtualEventFile, VirtualEventFiles};
 pub use file::{VirtualConnectx, VirtualMemory};
 pub use port::{Gid, GidKind, LinkLayer};
 pub use watched::WatchedConnectx;

@@ -108,7 +108,11 @@ pub(super) fn modify(state: &mut State<'_>, request: &ModifyQp) -> Result<(), Er
     if (from, to) == (QpState::Reset, QpState::Reset) {
         return Ok(());
     }
-    let attributes = attributes(pair, request, path)?;
+    let mut attributes = attributes(pair, request, path)?;
+    // 0 is for ever.
+    if let Some(timeout) = attributes.timeout.as_mut().filter(|timeout| **timeout != 0) {
+        *timeout = (*timeout).max(state.device.settings.least_timeout);
+    }
     let transition = transition(from, to).ok_or(Errno::EINVAL)?;
     let number = pair.number;
     state.device.nic(|nic, fabric, now| {

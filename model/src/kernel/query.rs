@@ -372,7 +372,7 @@ pub(super) unsafe fn asynchronous_file(
 /// `copy_query_dev_fields`, with `mlx5_ib_query_device`.
 pub(super) fn device_answer(state: &State<'_>) -> QueryDeviceResp {
     /// `IB_DEVICE_CHANGE_PHY_PORT`, `PORT_ACTIVE_EVENT`, `SYS_IMAGE_GUID`, `RC_RNR_NAK_GEN`.
-    const FLAGS: u32 = 1 << 4 | 1 << 10 | 1 << 11 | 1 << 12;
+    const FLAGS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12;
     /// `IB_ATOMIC_HCA`.
     const ATOMIC_WITHIN_NIC: u32 = 1;
     let capabilities = &state.device.capabilities;

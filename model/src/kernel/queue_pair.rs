@@ -105,7 +105,7 @@ pub(super) unsafe fn create(state: &mut State<'_>, call: &mut Call<'_>) -> Resul
 
 /// Undoes [`make`], when its answer cannot be written.
 pub(super) fn discard(state: &State<'_>, pair: &QueuePair) {
-    let _ = state.device.nic(|nic, fabric, _| nic.destroy_queue_pair(pair.number, fabric));
+    let _ = state.device.nic(|nic, fabric, now| nic.destroy_queue_pair(pair.number, now, fabric));
     state.device.routes.remove_pair(pair.number);
     state.device.unpin(pair.pinned);
 }

@@ -1,23 +1,21 @@
 //! A verbs file whose register pages are memory.
 
 use super::file::VirtualConnectx;
-use super::{Control, VirtualEventFiles, VirtualMemory, uar};
+use super::{Control, VirtualEventFile, VirtualEventFiles, VirtualMemory, uar};
 use doorbell_hal::Errno;
 use doorbell_hal::linux::MappedPage;
 use doorbell_hal::uverbs::Uverbs;
 use rustix::fd::AsFd;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags};
-use std::ffi::c_void;
+use std::sync::Arc;
 
 /// An open verbs file whose register pages are plain memory, mapped with the type that maps a real
 /// NIC's: a driver's stores to them are the very instructions that it makes on hardware.
 ///
-/// The NIC cannot see single stores to memory. It looks: at the word that arms completion queues,
-/// and at the send counters of the doorbell records. So two arms through one page in quick
-/// succession may be seen as one, BlueFlame copies are not used, and a driver that forgets its send
-/// register is not found out. Tests of a driver want [`VirtualConnectx`]; this is for counting its
-/// instructions.
+/// The NIC cannot see stores to memory. It looks at the doorbell records instead, which a driver
+/// writes before the registers. So BlueFlame copies are not used, and a driver that forgets its
+/// registers is not found out. Tests of a driver want [`VirtualConnectx`]; this is for counting its
+/// instructions, and for drivers that know nothing of virtual NICs.
 pub struct WatchedConnectx(VirtualConnectx);
 
 impl WatchedConnectx {
@@ -33,43 +31,22 @@ impl WatchedConnectx {
     }
 }
 
-/// The NIC's view of a register page: a mapping for reading.
-struct View {
-    start: *mut c_void,
-    length: usize,
-}
-
-// SAFETY: M1: the value owns a mapping, which has no thread of its own, and gives out no access.
-unsafe impl Send for View {}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        // SAFETY: D1: the NIC drops this when it looks at the page no more; the mapping is ours.
-        let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
-    }
-}
-
 impl WatchedConnectx {
+    /// The event files that commands made through this file and the process has not closed: what a
+    /// program reads and closes by descriptor.
+    pub fn open_event_files(&self) -> Vec<VirtualEventFile> {
+        let inner = self.0.file().inner();
+        let open = inner.event_files.iter().filter(|(_, queue)| queue.is_open());
+        open.map(|(_, queue)| VirtualEventFile(Arc::clone(queue))).collect()
+    }
+
     fn watch(&self, offset: u64, len: usize) -> Result<MappedPage, Errno> {
         let file = self.0.file();
         let page = uar::find(file, offset, len)?.page;
         let memory = memfd_create("register page", MemfdFlags::CLOEXEC)?;
         ftruncate(&memory, len as u64)?;
         let mapped = MappedPage::map(memory.as_fd(), 0, len)?;
-        // SAFETY: M1: a new mapping at an address that the kernel chooses.
-        let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                &memory,
-                0,
-            )
-        }?;
-        let view = View { start, length: len };
-        let address = start.expose_provenance() as u64;
-        file.device.nic(|nic, _, _| nic.watch_uar(page, address, Box::new(view)))?;
+        file.device.nic(|nic, _, _| nic.watch_uar(page))?;
         Ok(mapped)
     }
 }

@@ -140,6 +140,16 @@ impl dyn AddressSpace + '_ {
             .ok_or(Fault { address, len: 4 })
     }
 
+    /// Puts `word` in place of the 4 bytes at `address`, in this machine's byte order, as one step.
+    /// Answers what they were.
+    ///
+    /// An address that is not a multiple of 4 is a fault.
+    pub fn swap_word(&self, address: u64, word: u32) -> Result<u32, Fault> {
+        self.piece(address, 0, 4, Direction::ToMemory)?
+            .swap_word(word)
+            .ok_or(Fault { address, len: 4 })
+    }
+
     /// Stores `byte` at `address` after everything before it: how a device writes a completion's
     /// owner byte.
     pub fn store_byte(&self, address: u64, byte: u8) -> Result<(), Fault> {

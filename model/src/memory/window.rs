@@ -93,6 +93,14 @@ impl<'a> Window<'a> {
         Some(unsafe { AtomicU32::from_ptr(pointer) }.load(Ordering::Acquire))
     }
 
+    /// Puts `word` in place of the 4 bytes that the window starts with, as one step; what they were.
+    /// `None` if there are fewer or they are not aligned to 4.
+    pub fn swap_word(&self, word: u32) -> Option<u32> {
+        let pointer = self.aligned::<AtomicU32>()?;
+        // SAFETY: D1: readable, writable and aligned; D2: an atomic access, as in `load_word`.
+        Some(unsafe { AtomicU32::from_ptr(pointer) }.swap(word, Ordering::AcqRel))
+    }
+
     /// Stores the byte that the window starts with, with release order. `None` if there is none.
     pub fn store_byte(&self, byte: u8) -> Option<()> {
         let pointer = self.aligned::<AtomicU8>()?;

@@ -208,6 +208,17 @@ impl Connection {
         if requests == 0 || self.responder.has_answers() { Progress::More } else { Progress::Idle }
     }
 
+    /// The owner destroys the queue pair: sends the answers that wait, at most [`BURST`](Self::BURST)
+    /// packets. What was executed has completed, so its owner may leave before the next
+    /// [`advance`](Self::advance), and the peer would never hear of it.
+    pub fn answer(&mut self, host: &mut impl Host) {
+        let mut answers = Self::BURST;
+        if !self.failed {
+            // Nobody is left to fail.
+            let _ = self.responder.advance(&self.attributes, self.longest_run, &mut answers, host);
+        }
+    }
+
     /// The time in nanoseconds at which [`advance`](Self::advance) has something to do even if
     /// nothing happens before.
     pub fn next_deadline(&self) -> Option<u64> {

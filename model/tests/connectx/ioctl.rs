@@ -298,6 +298,9 @@ fn the_device_says_what_it_holds() {
     assert_eq!((answer.max_cqe, answer.max_qp_wr), ((1 << 22) - 1, 1 << 15));
     assert_eq!((answer.max_sge, answer.max_qp_rd_atom), (30, 16));
     assert_eq!((answer.atomic_cap, answer.phys_port_cnt), (1, 1));
+    // `IBV_DEVICE_CHANGE_PHY_PORT`, `PORT_ACTIVE_EVENT`, `SYS_IMAGE_GUID`, `RC_RNR_NAK_GEN`, as
+    // `ibv_devinfo` names them.
+    assert_eq!(answer.device_cap_flags, 0x20 | 0x400 | 0x800 | 0x1000);
     let request = doorbell::mlx5::abi::verbs::device::ExQueryDevice::new_zeroed();
     let more: doorbell::mlx5::abi::verbs::device::ExQueryDeviceResp =
         client.invoke(WriteCommand::ExQueryDevice, &request, &[], &mut []).unwrap();
@@ -306,6 +309,18 @@ fn the_device_says_what_it_holds() {
     let refused: Result<doorbell::mlx5::abi::verbs::device::ExQueryDeviceResp, _> =
         client.invoke(WriteCommand::ExQueryDevice, &bad, &[], &mut []);
     assert_eq!(refused.err(), Some(Errno::EINVAL));
+}
+
+#[test]
+fn the_size_of_an_older_command_is_looked_at_first() {
+    // libibverbs makes such a call, of no bytes, to find out whether the ioctl knows the commands.
+    let client = Client::without_context(&Network::stepped(0));
+    for command_code in [WriteCommand::QueryDevice, WriteCommand::ExQueryDevice] {
+        let code = u64::from(command_code.code());
+        let attributes = [input(method::invoke_write::WRITE_CMD, code.as_bytes())];
+        let refused = client.call(&mut command(method::device::INVOKE_WRITE, &attributes));
+        assert_eq!(refused, Err(Errno::ENOSPC), "{command_code:?}");
+    }
 }
 
 #[test]

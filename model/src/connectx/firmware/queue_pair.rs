@@ -117,7 +117,7 @@ impl Firmware {
 
     pub(super) fn destroy_queue_pair(&mut self, input: &[u8]) -> Done {
         let number = modify_qp_in::QPN.get32(input);
-        self.with_nic(|nic, fabric, _| nic.destroy_queue_pair(number, fabric))?;
+        self.with_nic(|nic, fabric, now| nic.destroy_queue_pair(number, now, fabric))?;
         self.queue_pairs.remove(&number);
         Ok(())
     }
