@@ -75,6 +75,10 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[macro_use]
+mod layout;
+
+pub mod bnxt;
 pub mod completion;
 pub mod endpoint;
 pub mod error;

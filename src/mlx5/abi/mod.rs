@@ -22,11 +22,6 @@
 //! Sizes, offsets and alignments are checked when this crate compiles, and `tests/abi_golden.rs`
 //! checks them, and what the types encode, against the C headers that they come from.
 
-#[macro_use]
-mod code;
-#[macro_use]
-mod layout;
-
 pub mod cqe;
 pub mod doorbell;
 pub mod driver;
@@ -35,7 +30,7 @@ pub mod uar;
 pub mod verbs;
 pub mod wqe;
 
-pub use code::Unknown;
+pub use crate::layout::Unknown;
 
 /// A 24-bit number: a queue pair's, a completion queue's, a user index, a packet sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -60,12 +60,12 @@ macro_rules! codes {
         }
 
         impl TryFrom<$repr> for $name {
-            type Error = $crate::mlx5::abi::Unknown;
+            type Error = $crate::layout::Unknown;
 
             #[inline]
-            fn try_from(code: $repr) -> Result<Self, $crate::mlx5::abi::Unknown> {
+            fn try_from(code: $repr) -> Result<Self, $crate::layout::Unknown> {
                 Self::from_code(code)
-                    .ok_or($crate::mlx5::abi::Unknown { what: $what, value: code.into() })
+                    .ok_or($crate::layout::Unknown { what: $what, value: code.into() })
             }
         }
 
