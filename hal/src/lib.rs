@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`uverbs`] | [`Uverbs`](uverbs::Uverbs): a kernel's user verbs file: calls, mapped pages, event files |
+//! | [`pci`] | [`PciFunction`](pci::PciFunction): a PCI function that this process owns: registers, memory with device addresses, reset |
 //! | [`mmio`] | [`Register`](mmio::Register): a doorbell register, and how its page is mapped |
 //! | [`memory`] | [`DmaMemory`](memory::DmaMemory): memory that a NIC may reach |
 //! | [`sync`] | the fences, atomics and cells between a processor and a NIC; the one place that swaps in loom |
@@ -21,6 +22,7 @@ mod errno;
 pub mod linux;
 pub mod memory;
 pub mod mmio;
+pub mod pci;
 pub mod sync;
 pub mod uverbs;
 
