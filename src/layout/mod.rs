@@ -6,5 +6,8 @@
 mod code;
 #[macro_use]
 mod pinned;
+#[macro_use]
+mod structures;
 
 pub use code::Unknown;
+pub use structures::CStructure;
