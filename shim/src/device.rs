@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The device of this process.
 pub struct Device {
@@ -137,6 +138,8 @@ fn try_make() -> io::Result<Device> {
     let null = std::fs::metadata("/dev/null")?.rdev();
     let verbs = (rustix::fs::major(null), rustix::fs::minor(null));
     sysfs::describe(&root, &control, link, verbs)?;
+    // SAFETY: L1: a function of no arguments, for when the process ends.
+    unsafe { libc::atexit(say_goodbye) };
     Ok(Device {
         sysfs: root,
         nic,
@@ -145,6 +148,17 @@ fn try_make() -> io::Result<Device> {
         process: std::process::id(),
         open: Mutex::default(),
     })
+}
+
+/// How long a process that ends waits for peers to take what it has sent.
+const LONGEST_GOODBYE: Duration = Duration::from_millis(500);
+
+/// A NIC acknowledges what it has executed. This one's thread ends with the process, before it may
+/// have had its turn.
+extern "C" fn say_goodbye() {
+    if let Some(device) = device() {
+        device.control.network().say_goodbye(LONGEST_GOODBYE);
+    }
 }
 
 /// Has the NIC's thread run soon after it wakes, where its process polls for what it brings and

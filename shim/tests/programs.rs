@@ -191,6 +191,18 @@ fn two_processes_play_pingpong() {
 }
 
 #[test]
+fn a_program_that_ends_at_once_has_acknowledged_its_peers_last_message() {
+    if !has(&["/usr/bin/ibv_rc_pingpong"]) {
+        return;
+    }
+    // A client ends when it has the last message, whose sender waits for the acknowledgement.
+    let machine = Machine::new("infiniband");
+    for _ in 0..10 {
+        machine.pair("ibv_rc_pingpong", &["-n", "1"]);
+    }
+}
+
+#[test]
 fn perftest_runs_between_two_processes() {
     if !has(&["/usr/bin/ib_write_bw"]) {
         return;

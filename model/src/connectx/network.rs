@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A NIC of a network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -276,6 +276,29 @@ impl Network {
             }
         }
         done()
+    }
+
+    /// Sends what the NICs' queue pairs have still to answer, and waits until all that they sent has
+    /// left, for at most about `longest`. Answers whether it has.
+    ///
+    /// For a process that ends: its NICs' thread ends with it, whatever it has in hand.
+    pub fn say_goodbye(&self, longest: Duration) -> bool {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let pauses = longest.as_nanos() / PAUSE.as_nanos();
+        for _ in 0..=pauses {
+            let mut world = self.lock();
+            let now = world.now();
+            let World { nics, wire, .. } = &mut *world;
+            let fabric = wire.fabric();
+            // Every NIC, even where one has not finished.
+            let finished = nics.values_mut().map(|nic| nic.answer_all(now, fabric));
+            if finished.fold(true, |all, one| all & one) {
+                return true;
+            }
+            drop(world);
+            std::thread::sleep(PAUSE);
+        }
+        false
     }
 
     /// A random number: the seed's in a stepped network, else one that nobody can guess.

@@ -457,11 +457,7 @@ impl Connectx {
         fabric: &mut dyn Fabric,
     ) -> Result<(), Refused> {
         let unknown = Refused::Unknown { what: "queue pair", number };
-        self.attend(number, now, fabric, |parts| {
-            if let Some(connection) = parts.connection {
-                connection.answer(parts.host);
-            }
-        });
+        self.answer(number, now, fabric);
         let pair = self.pairs.remove(&number).ok_or(unknown)?;
         fabric.settle(self.port);
         self.forget(number);

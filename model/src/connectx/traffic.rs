@@ -167,6 +167,23 @@ impl Connectx {
         self.make_ready(number);
     }
 
+    /// Sends a queue pair's answers ahead of its turn: it will not get another.
+    pub(super) fn answer(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            if let Some(connection) = parts.connection {
+                connection.answer(parts.host);
+            }
+        });
+    }
+
+    /// The same, of every queue pair. Answers whether all that the NIC sent has left.
+    pub(super) fn answer_all(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        for number in self.pairs.keys().copied().collect::<Vec<_>>() {
+            self.answer(number, now, fabric);
+        }
+        self.dead || !fabric.is_congested(self.port)
+    }
+
     /// Flushes what was posted to queue pairs in error since. Receives are posted without a
     /// doorbell, so somebody has to look.
     pub(super) fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {

@@ -366,8 +366,10 @@ impl Fabric for LocalFabric {
         !self.waiting.is_empty()
     }
 
-    /// Packets in sockets are copies.
+    /// Packets to other processes are copies. They leave, for a process that lets go of memory may be
+    /// about to end.
     fn settle(&mut self, port: Port) {
+        self.push();
         self.within.settle(port);
     }
 }
@@ -473,6 +475,19 @@ mod tests {
         assert_eq!(seen, (0..COUNT).collect::<Vec<_>>());
         assert!(!a.is_congested(from));
         assert_eq!(a.lost(), 0);
+    }
+
+    #[test]
+    fn what_was_sent_has_left_when_the_port_has_settled() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut a, mut b) = (join(&directory), join(&directory));
+        let (from, to) = (a.attach(), b.attach());
+        b.bind(to, Address::Lid(2));
+        a.send(0, from, Address::Lid(1), Address::Lid(2), numbered(5));
+        a.settle(from);
+        // As a process that ends: nothing of it runs any more.
+        std::mem::forget(a);
+        assert_eq!(numbers(&mut b, to, 0), [5]);
     }
 
     #[test]

@@ -98,6 +98,25 @@ fn a_nic_that_is_pulled_out_breaks_its_channels_and_can_still_be_closed() {
 }
 
 #[test]
+fn a_process_that_says_goodbye_has_answered_for_what_its_nic_executed() {
+    for goodbye in [true, false] {
+        let (network, mut a, b) = connected(4);
+        let entry = a.pair.write_entry(a.piece(0, 8), b.address(0), b.key);
+        a.pair.post(&entry);
+        let executed = Step::Packet(b.client.control.nic());
+        assert!((0..100).any(|_| network.step() == executed));
+        if goodbye {
+            assert!(network.say_goodbye(Duration::from_secs(60)));
+        }
+        // The process ended: its NIC does nothing more.
+        assert!(network.isolate(b.client.control.nic(), true));
+        settle(&network);
+        let status = if goodbye { 0 } else { Syndrome::TransportRetryExceeded.code() };
+        assert_eq!(a.queue.drain(), [(status, 0)]);
+    }
+}
+
+#[test]
 fn identifiers_that_change_move_the_nics_address() {
     let (network, mut a, b) = connected(4);
     let files = b.client.take_event_files(b.client.event_files());
