@@ -22,5 +22,6 @@ pub mod kernel;
 pub mod memory;
 pub mod pci;
 pub mod rc;
+pub mod roce;
 
 pub use kernel::{VirtualConnectx, WatchedConnectx};

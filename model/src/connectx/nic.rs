@@ -431,6 +431,7 @@ impl Connectx {
                 pair.change(transition, attributes)?;
                 if let Some(connection) = &mut pair.connection {
                     connection.set_longest_run(fabric.longest_run());
+                    connection.limit_window(fabric.most_outstanding());
                 }
                 self.make_ready(number);
             }

@@ -155,6 +155,7 @@ impl World {
             failed |= nic.has_failed_pairs();
             nic.flush_late(now, fabric);
         }
+        let fabric_rest = fabric.rests_at_most();
         let deadline = self.nics.values().filter_map(Connectx::next_deadline).min();
         let next = deadline.into_iter().chain(fabric.next_arrival()).min();
         let longest = match (self.is_watching(), failed) {
@@ -162,6 +163,7 @@ impl World {
             (false, true) => LOOK_FOR_RECEIVES,
             (false, false) => LONGEST_REST,
         };
+        let longest = fabric_rest.map_or(longest, |rest| rest.min(longest));
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(now)).min(longest))
     }
 

@@ -4,6 +4,7 @@ use super::{Address, Arrival, Fabric, Message, MessageArrival, Port};
 use crate::rc::{Packet, Psn};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 /// How often what goes wrong, each in packets of a thousand.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -272,6 +273,14 @@ impl<F: Fabric> Fabric for Faulty<F> {
     fn next_arrival(&self) -> Option<u64> {
         let held = self.held.first_key_value().map(|(key, _)| key.0);
         [held, self.inner.next_arrival()].into_iter().flatten().min()
+    }
+
+    fn most_outstanding(&self) -> u32 {
+        self.inner.most_outstanding()
+    }
+
+    fn rests_at_most(&self) -> Option<Duration> {
+        self.inner.rests_at_most()
     }
 
     fn is_congested(&mut self, port: Port) -> bool {

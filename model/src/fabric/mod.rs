@@ -1,23 +1,29 @@
 //! What carries packets from port to port.
 //!
-//! [`Loopback`] joins ports within one process, [`LocalFabric`] those of several. [`Faulty`] and
+//! [`Loopback`] joins ports within one process, [`LocalFabric`] those of several, and [`UdpFabric`]
+//! those of several machines. [`Faulty`] and
 //! [`Tracer`] wrap any fabric and are one: `Tracer::new(Faulty::new(Loopback::new(), …))`.
 
 mod faulty;
 mod local;
 mod loopback;
 mod message;
+mod pcap;
 mod tracer;
+mod udp;
 
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use local::LocalFabric;
 pub use loopback::Loopback;
 pub use message::{Datagram, GlobalRoute, Message, MessageArrival};
+pub use pcap::Pcap;
 pub use tracer::Tracer;
+pub use udp::{UdpFabric, WireCounters, WireCounts};
 
 use crate::rc::Packet;
 use std::fmt;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 /// A port of a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,6 +109,16 @@ pub trait Fabric {
     /// looked at by itself. Longer ones are split, which costs and gains nothing.
     fn longest_run(&self) -> u16 {
         1
+    }
+
+    /// Packets that a connection had better have on their way at most, sent and not acknowledged.
+    fn most_outstanding(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// How long a device may rest that has nothing to do, where packets arrive unannounced.
+    fn rests_at_most(&self) -> Option<Duration> {
+        None
     }
 
     /// Whether a device had better wait before it sends more from `port`: receivers are behind. What

@@ -5,6 +5,7 @@ use crate::memory::Payload;
 use crate::rc::Packet;
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 /// A fabric that remembers its last packets. `Display` prints them, a line each:
 ///
@@ -127,6 +128,14 @@ impl<F: Fabric> Fabric for Tracer<F> {
 
     fn longest_run(&self) -> u16 {
         self.inner.longest_run()
+    }
+
+    fn most_outstanding(&self) -> u32 {
+        self.inner.most_outstanding()
+    }
+
+    fn rests_at_most(&self) -> Option<Duration> {
+        self.inner.rests_at_most()
     }
 
     fn is_congested(&mut self, port: Port) -> bool {

@@ -131,6 +131,15 @@ impl Connection {
         self.longest_run = count.max(1);
     }
 
+    /// Has it keep no more than `count` packets on their way that are not acknowledged: the fabric's
+    /// [`most_outstanding`](crate::fabric::Fabric::most_outstanding). Does nothing before
+    /// [`start_sending`](Self::start_sending).
+    pub fn limit_window(&mut self, count: u32) {
+        if let Some(requester) = &mut self.requester {
+            requester.limit_window(count);
+        }
+    }
+
     /// Lets it send, too (Ready to Send). Does nothing the second time.
     pub fn start_sending(&mut self, attributes: SendAttributes) {
         self.requester.get_or_insert_with(|| Requester::new(attributes));

@@ -72,6 +72,10 @@ impl Requester {
         }
     }
 
+    pub(super) fn limit_window(&mut self, count: u32) {
+        self.settings.window = self.settings.window.min(count.max(1));
+    }
+
     pub(super) fn set_draining(&mut self, draining: bool) {
         self.draining = draining;
     }

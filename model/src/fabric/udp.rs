@@ -1,0 +1,492 @@
+//! Ports joined by an IP network: RoCE v2 in UDP datagrams.
+
+use super::{Address, Arrival, Fabric, Message, MessageArrival, Pcap, Port};
+use crate::rc::Packet;
+use crate::roce::{self, BadFrame, Route, Transport, UDP_PORT};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size,
+    set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Joins the ports of this process to those of others, on this machine and on any that an IP network
+/// reaches. No special rights are needed, but an Internet address for each NIC: on one machine,
+/// addresses of 127.0.0.0/8 will do.
+///
+/// Packets may be lost, doubled and reordered, as IP does that. The other end need not be one of
+/// these, but it has to send IP packets that must not be fragmented with an identification of 0, as
+/// the sockets of Linux do: the invariant CRC covers it, and a socket does not show it.
+pub struct UdpFabric {
+    sockets: Vec<Socket>,
+    ports: u32,
+    /// Datagrams that the machine had no room for, in order.
+    waiting: VecDeque<Waiting>,
+    counters: Arc<WireCounters>,
+    pcap: Option<Pcap>,
+    /// Numbers datagrams.
+    sequence: u32,
+    outgoing: Vec<u8>,
+    incoming: Box<[u8]>,
+}
+
+struct Socket {
+    address: Ipv4Addr,
+    socket: UdpSocket,
+    /// Bytes that it keeps for packets nobody has read yet.
+    room: usize,
+    /// The port that has the address.
+    port: Option<Port>,
+    messages: VecDeque<MessageArrival>,
+}
+
+struct Waiting {
+    port: Port,
+    socket: usize,
+    to: Ipv4Addr,
+    bytes: Vec<u8>,
+}
+
+/// What a fabric's packets came to. They are counted while it works, and may be read by anybody.
+#[derive(Debug, Default)]
+pub struct WireCounters {
+    sent: AtomicU64,
+    received: AtomicU64,
+    malformed: AtomicU64,
+    corrupt: AtomicU64,
+    unreachable: AtomicU64,
+    overrun: AtomicU64,
+}
+
+/// [`WireCounters`] at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WireCounts {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received that are what they ought to be.
+    pub received: u64,
+    /// Packets received that are not.
+    pub malformed: u64,
+    /// Packets received whose invariant CRC is wrong.
+    pub corrupt: u64,
+    /// Packets to send to where no packet can go.
+    pub unreachable: u64,
+    /// Packets for which there was no room, on the way out or in.
+    pub overrun: u64,
+}
+
+impl WireCounters {
+    /// What they are now.
+    pub fn read(&self) -> WireCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WireCounts {
+            sent: read(&self.sent),
+            received: read(&self.received),
+            malformed: read(&self.malformed),
+            corrupt: read(&self.corrupt),
+            unreachable: read(&self.unreachable),
+            overrun: read(&self.overrun),
+        }
+    }
+}
+
+impl fmt::Display for WireCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WireCounts { sent, received, malformed, corrupt, unreachable, overrun } = self;
+        write!(
+            f,
+            "{sent} packets sent, {received} received; dropped: {malformed} malformed, {corrupt} \
+             with a wrong invariant CRC, {unreachable} to nobody, {overrun} without room"
+        )
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The most bytes of UDP payload that are read: more than any packet has.
+const LONGEST: usize = 1 << 13;
+/// Datagrams that wait for room before more packets are lost.
+const MOST_WAITING: usize = 1 << 10;
+/// Messages that wait to be received before more are lost.
+const MOST_MESSAGES: usize = 1 << 12;
+/// What a socket should keep; the machine may allow less.
+const ROOM: usize = 8 << 20;
+/// What a packet takes of that room at most, besides its bytes: what the kernel adds to it.
+const KEPT_PER_PACKET: usize = 10 << 10;
+
+impl UdpFabric {
+    /// A fabric with a socket for each of `addresses`, which have to be this machine's. A port
+    /// reaches others from the moment when it is given one of them.
+    pub fn bind(addresses: &[Ipv4Addr]) -> io::Result<UdpFabric> {
+        let sockets = addresses.iter().map(|&address| Socket::bind(address));
+        Ok(UdpFabric {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            ports: 0,
+            waiting: VecDeque::new(),
+            counters: Arc::default(),
+            pcap: None,
+            sequence: 0,
+            outgoing: Vec::new(),
+            incoming: vec![0; LONGEST].into(),
+        })
+    }
+
+    /// Writes every packet to `pcap`, sent and received, bad ones too. A socket shows neither
+    /// Ethernet's addresses nor all of IP's header: those are made up.
+    pub fn capture(mut self, pcap: Pcap) -> UdpFabric {
+        self.pcap = Some(pcap);
+        self
+    }
+
+    /// What becomes of the packets.
+    pub fn counters(&self) -> Arc<WireCounters> {
+        self.counters.clone()
+    }
+
+    fn of(&self, port: Port) -> Option<usize> {
+        self.sockets.iter().position(|socket| socket.port == Some(port))
+    }
+
+    fn transmit(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        transport: &Transport,
+    ) {
+        let route = Route::between(source, destination);
+        let ends = route.and_then(|route| match (route.source, route.destination) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Some((route, from, to)),
+            _ => None,
+        });
+        let socket = ends.and_then(|(_, from, _)| {
+            self.sockets
+                .iter()
+                .position(|socket| socket.port == Some(port) && socket.address == from)
+        });
+        let (Some((route, _, to)), Some(socket)) = (ends, socket) else {
+            return count(&self.counters.unreachable);
+        };
+        self.outgoing.clear();
+        self.sequence = self.sequence.wrapping_add(1);
+        // A packet whose bytes are gone is one that was lost on its way.
+        if roce::encapsulate(&route, transport, self.sequence, &mut self.outgoing).is_err() {
+            return count(&self.counters.overrun);
+        }
+        write_down(&mut self.pcap, now, &route, &self.outgoing);
+        let Some(bytes) = self.outgoing.get(roce::IPV4_HEADERS..) else { return };
+        // In order: nothing overtakes what waits.
+        if self.waiting.is_empty() && self.sockets[socket].send(to, bytes, &self.counters) {
+            return;
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            return count(&self.counters.overrun);
+        }
+        self.waiting.push_back(Waiting { port, socket, to, bytes: bytes.to_vec() });
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn push(&mut self) {
+        while let Some(first) = self.waiting.front() {
+            if !self.sockets[first.socket].send(first.to, &first.bytes, &self.counters) {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+}
+
+impl Socket {
+    fn bind(address: Ipv4Addr) -> io::Result<Socket> {
+        let socket = UdpSocket::bind((address, UDP_PORT)).map_err(|error| {
+            io::Error::new(error.kind(), format!("{address}, UDP port {UDP_PORT}: {error}"))
+        })?;
+        socket.set_nonblocking(true)?;
+        // Never fragmented, with an identification of 0; how long packets may be is for the path
+        // MTU of the connection to say.
+        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
+        if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
+            set_socket_recv_buffer_size(&socket, ROOM)?;
+        }
+        let room = socket_recv_buffer_size(&socket)?;
+        Ok(Socket { address, socket, room, port: None, messages: VecDeque::new() })
+    }
+
+    /// Sends a datagram. Answers `false` if there is no room for it now.
+    fn send(&self, to: Ipv4Addr, bytes: &[u8], counters: &WireCounters) -> bool {
+        match self.socket.send_to(bytes, (to, UDP_PORT)) {
+            Ok(_) => count(&counters.sent),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) =>
+            {
+                return false;
+            }
+            // No way there, or a firewall, or too long for the network: lost, as on a network.
+            Err(_) => count(&counters.unreachable),
+        }
+        true
+    }
+}
+
+/// Ethernet addresses made of Internet ones, for those who write packets down.
+pub(super) fn made_up_mac(ip: IpAddr) -> [u8; 6] {
+    let [a, b, c, d] = match ip {
+        IpAddr::V4(ip) => ip.octets(),
+        IpAddr::V6(ip) => *ip.octets().last_chunk().unwrap_or(&[0; 4]),
+    };
+    [0x02, 0, a, b, c, d]
+}
+
+/// Writes an IP packet down.
+pub(super) fn write_down(pcap: &mut Option<Pcap>, now: u64, route: &Route, packet: &[u8]) {
+    if let Some(pcap) = pcap {
+        let (from, to) = (made_up_mac(route.source), made_up_mac(route.destination));
+        pcap.write(now, &[&roce::ethernet_header(from, to, route), packet]);
+    }
+}
+
+impl Fabric for UdpFabric {
+    fn attach(&mut self) -> Port {
+        self.ports += 1;
+        Port(self.ports - 1)
+    }
+
+    fn detach(&mut self, port: Port) {
+        self.push();
+        self.waiting.retain(|waiting| waiting.port != port);
+        for socket in self.sockets.iter_mut().filter(|socket| socket.port == Some(port)) {
+            socket.port = None;
+            socket.messages.clear();
+        }
+        if let Some(pcap) = &mut self.pcap {
+            // What cannot be written is not worth a connection.
+            let _ = pcap.flush();
+        }
+    }
+
+    /// An address that the fabric has no socket for reaches nobody.
+    fn bind(&mut self, port: Port, address: Address) {
+        let ip = roce::ip_of(address);
+        let socket = self.sockets.iter_mut().find(|socket| ip == Some(socket.address.into()));
+        if let Some(socket) = socket {
+            socket.port = Some(port);
+        }
+    }
+
+    fn unbind(&mut self, port: Port, address: Address) {
+        let ip = roce::ip_of(address);
+        for socket in &mut self.sockets {
+            if socket.port == Some(port) && ip == Some(socket.address.into()) {
+                socket.port = None;
+                socket.messages.clear();
+            }
+        }
+    }
+
+    fn send(&mut self, now: u64, port: Port, from: Address, to: Address, packet: Packet) {
+        for packet in packet.split() {
+            self.transmit(now, port, from, to, &packet.into());
+        }
+    }
+
+    /// Frames of Ethernet are not carried.
+    fn send_message(&mut self, now: u64, port: Port, from: Address, to: Address, message: Message) {
+        match message {
+            Message::Frame(_) => count(&self.counters.unreachable),
+            _ => self.transmit(now, port, from, to, &message.into()),
+        }
+    }
+
+    fn receive(&mut self, now: u64, port: Port) -> Option<Arrival> {
+        self.push();
+        let at = self.of(port)?;
+        let UdpFabric { sockets, counters, pcap, incoming, .. } = self;
+        let socket = &mut sockets[at];
+        // Until nothing is left: a packet that nobody can use is passed over.
+        loop {
+            let Ok((length, SocketAddr::V4(from))) = socket.socket.recv_from(incoming) else {
+                return None;
+            };
+            let source = roce::address_of((*from.ip()).into());
+            let destination = roce::address_of(socket.address.into());
+            let (Some(payload), Some(route)) =
+                (incoming.get(..length), Route::between(source, destination))
+            else {
+                return None;
+            };
+            let route = Route { source_port: from.port(), ..route };
+            if pcap.is_some() {
+                // One of this process was written down on its way out.
+                write_down(pcap, now, &route, &roce::with_headers(&route, payload));
+            }
+            match roce::decapsulate_udp(route, payload) {
+                Ok(roce::Decapsulated { transport: Transport::Reliable(packet), .. }) => {
+                    count(&counters.received);
+                    return Some(Arrival { source, destination, packet });
+                }
+                Ok(roce::Decapsulated { transport: Transport::Unreliable(message), .. }) => {
+                    if socket.messages.len() >= MOST_MESSAGES {
+                        count(&counters.overrun);
+                        continue;
+                    }
+                    count(&counters.received);
+                    socket.messages.push_back(MessageArrival { source, destination, message });
+                }
+                Err(BadFrame::Crc { .. }) => count(&counters.corrupt),
+                Err(_) => count(&counters.malformed),
+            }
+        }
+    }
+
+    fn receive_message(&mut self, _: u64, port: Port) -> Option<MessageArrival> {
+        let at = self.of(port)?;
+        self.sockets[at].messages.pop_front()
+    }
+
+    /// Known only for what waits here; the rest arrives unannounced.
+    fn next_arrival(&self) -> Option<u64> {
+        let here = !self.waiting.is_empty()
+            || self.sockets.iter().any(|socket| !socket.messages.is_empty());
+        here.then_some(0)
+    }
+
+    fn rests_at_most(&self) -> Option<Duration> {
+        Some(LOOK_AT_SOCKETS)
+    }
+
+    /// As many as a receiver's socket keeps, if it is like the ones here: a sender that sends more at
+    /// once loses them.
+    fn most_outstanding(&self) -> u32 {
+        let room = self.sockets.iter().map(|socket| socket.room).min().unwrap_or(ROOM);
+        ((room / KEPT_PER_PACKET) as u32).clamp(8, 1 << 10)
+    }
+
+    fn is_congested(&mut self, _: Port) -> bool {
+        self.push();
+        !self.waiting.is_empty()
+    }
+
+    /// Packets in sockets are copies.
+    fn settle(&mut self, _: Port) {}
+}
+
+/// How often a NIC without work looks for packets.
+const LOOK_AT_SOCKETS: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::testing::numbered;
+
+    /// Addresses of this machine that no other test uses.
+    fn addresses(test: u8) -> [Ipv4Addr; 2] {
+        [1, 2].map(|end| Ipv4Addr::new(127, 77, test, end))
+    }
+
+    fn gid(ip: Ipv4Addr) -> Address {
+        roce::address_of(ip.into())
+    }
+
+    fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        for _ in 0..100_000 {
+            if let Some(found) = look() {
+                return found;
+            }
+            std::thread::yield_now();
+        }
+        panic!("it does not come");
+    }
+
+    #[test]
+    fn packets_reach_the_port_that_has_the_address_and_no_other() {
+        let [a, b] = addresses(1);
+        let (mut near, mut far) = (UdpFabric::bind(&[a]).unwrap(), UdpFabric::bind(&[b]).unwrap());
+        let (from, to) = (near.attach(), far.attach());
+        near.bind(from, gid(a));
+        near.send(0, from, gid(a), gid(b), numbered(1));
+        // Nobody has the address yet; the datagram waits in the socket, as on a wire.
+        assert!(far.receive(0, to).is_none());
+        far.bind(to, gid(b));
+        let arrival = eventually(|| far.receive(0, to));
+        assert_eq!((arrival.source, arrival.destination), (gid(a), gid(b)));
+        assert_eq!(arrival.packet.psn.get(), 1);
+        // Not from an address that the port does not have, and to nobody.
+        near.send(0, from, gid(b), gid(a), numbered(2));
+        near.send(0, from, gid(a), Address::Lid(7), numbered(3));
+        let counts = near.counters().read();
+        assert_eq!((counts.sent, counts.unreachable), (1, 2));
+        assert_eq!(far.counters().read().received, 1);
+    }
+
+    #[test]
+    fn datagrams_wait_for_who_asks_for_messages() {
+        let [a, b] = addresses(2);
+        let mut fabric = UdpFabric::bind(&[a, b]).unwrap();
+        let (from, to) = (fabric.attach(), fabric.attach());
+        fabric.bind(from, gid(a));
+        fabric.bind(to, gid(b));
+        let datagram = crate::fabric::Datagram {
+            destination: 5,
+            source: 6,
+            queue_key: 7,
+            immediate: Some(8),
+            solicited: true,
+            route: None,
+            bytes: [1, 2, 3].into(),
+        };
+        let message = Message::Datagram(Box::new(datagram));
+        fabric.send_message(0, from, gid(a), gid(b), message);
+        let arrival = eventually(|| {
+            assert!(fabric.receive(0, to).is_none());
+            fabric.receive_message(0, to)
+        });
+        let Message::Datagram(datagram) = arrival.message else { panic!("a datagram") };
+        assert_eq!((datagram.destination, datagram.source), (5, 6));
+        assert_eq!((datagram.queue_key, datagram.immediate), (7, Some(8)));
+        assert_eq!(&*datagram.bytes, [1, 2, 3]);
+    }
+
+    #[test]
+    fn bad_packets_from_anyone_are_counted_and_written_down_and_nothing_else() {
+        let [a, b] = addresses(3);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("packets.pcap");
+        let mut fabric = UdpFabric::bind(&[a]).unwrap().capture(Pcap::create(&path).unwrap());
+        let port = fabric.attach();
+        fabric.bind(port, gid(a));
+        let stranger = UdpSocket::bind((b, 0)).unwrap();
+        let lengths = [0, 3, 4, 17, 40, 1500, 9000];
+        for length in lengths {
+            stranger.send_to(&vec![0xab; length], (a, UDP_PORT)).unwrap();
+        }
+        let counters = fabric.counters();
+        eventually(|| {
+            assert!(fabric.receive(0, port).is_none());
+            let counts = counters.read();
+            (counts.corrupt + counts.malformed == lengths.len() as u64).then_some(())
+        });
+        assert_eq!(counters.read().received, 0);
+        drop(fabric);
+        let file = std::fs::read(&path).unwrap();
+        // A header, and each of them with 14 + 28 bytes before it; the longest is cut.
+        let kept: usize = lengths.iter().map(|&length| length.min(LONGEST) + 16 + 42).sum();
+        assert_eq!(file.len(), 24 + kept);
+    }
+
+    #[test]
+    fn an_address_that_another_has_is_refused_by_name() {
+        let [a, _] = addresses(4);
+        let _first = UdpFabric::bind(&[a]).unwrap();
+        let error = UdpFabric::bind(&[a]).err().unwrap();
+        assert!(error.to_string().contains("127.77.4.1, UDP port 4791"), "{error}");
+    }
+}
