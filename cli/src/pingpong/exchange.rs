@@ -68,7 +68,7 @@ pub trait Exchange {
     ) -> Result<(), Failure>;
 
     /// What the other end's receive says of it. Only for what is seen so.
-    fn arrival(_request: &Request<'_>) -> Arrival {
+    fn arrival(_immediate: u32) -> Arrival {
         Arrival::Send
     }
 
@@ -128,8 +128,8 @@ impl Exchange for WriteImmediate {
         Ok(())
     }
 
-    fn arrival(request: &Request<'_>) -> Arrival {
-        Arrival::WriteImmediate(request.immediate)
+    fn arrival(immediate: u32) -> Arrival {
+        Arrival::WriteImmediate(immediate)
     }
 }
 
@@ -187,8 +187,8 @@ impl Exchange for SendImmediate {
         Ok(())
     }
 
-    fn arrival(request: &Request<'_>) -> Arrival {
-        Arrival::SendImmediate(request.immediate)
+    fn arrival(immediate: u32) -> Arrival {
+        Arrival::SendImmediate(immediate)
     }
 }
 

@@ -8,12 +8,12 @@ use super::end::End;
 use super::exchange::{Atomic, Exchange, Moves, Request, Seen};
 use super::verify::{Contents, GUARD, Verifier, same};
 use crate::arguments::Op;
-use crate::completions::{Completions, Patience};
+use crate::completions::{Completions, Meanwhile, Patience};
 use crate::failure::Failure;
-use doorbell::completion::{Received, Sent, Status};
+use doorbell::completion::{Arrival, Received, Sent, Status};
 use doorbell::mlx5::Region;
 use doorbell::mlx5::access::RemoteAtomic;
-use doorbell::wr;
+use doorbell::wr::{self, OutOfBounds};
 use doorbell_hal::mmio::Caching;
 use doorbell_hal::uverbs::Uverbs;
 use hdrhistogram::Histogram;
@@ -55,21 +55,44 @@ pub struct Match<V: Uverbs, C: Caching, W> {
     pub verifier: Verifier,
 }
 
-/// One way of a round, made ready.
-struct Way<'a> {
-    request: Request<'a>,
+/// A message, as both ends know it.
+#[derive(Clone, Copy)]
+pub struct Message {
+    /// Counts the messages of a measurement; the id of its request and of its receive.
+    number: u64,
     contents: Contents,
     size: usize,
-    /// The last byte, once it has moved.
-    last: u8,
 }
 
-/// What came of it, besides the bytes.
-#[derive(Default)]
-struct Outcome {
-    /// The completion of the request, if it was there before the clock stopped.
-    sent: Option<Sent>,
-    received: Option<Received>,
+impl Message {
+    /// Message `number` under `seed`.
+    pub fn new(seed: u64, number: u64, size: usize) -> Message {
+        Message { number, contents: Contents::new(seed, number), size }
+    }
+
+    fn immediate_and_atomic(&self) -> (u32, Atomic) {
+        let mut numbers = self.contents.numbers();
+        let immediate = numbers.u32(..);
+        let (original, operand) = (numbers.u64(..), numbers.u64(..));
+        // A comparison that fails is as good a test as one that does not.
+        let compare = if numbers.u8(..4) == 0 { !original } else { original };
+        (immediate, Atomic { original, operand, compare })
+    }
+}
+
+/// One way of a round, made ready at the end that posts the request.
+pub struct Way<'a> {
+    request: Request<'a>,
+    message: Message,
+}
+
+/// The same at the other end.
+pub struct Awaited {
+    message: Message,
+    /// The last byte, once it has moved.
+    last: u8,
+    arrival: Arrival,
+    atomic: Atomic,
 }
 
 impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
@@ -79,27 +102,12 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
         plan: &Plan,
         mut after_round: impl FnMut(),
     ) -> Result<Measured, Failure> {
-        let longest = LONGEST.as_nanos() as u64;
-        let mut measured = Measured {
-            plan: *plan,
-            // These bounds are in order, and three digits are few enough.
-            half_round_trips: Histogram::new_with_bounds(1, longest, 3).expect("sound bounds"),
-            time: Duration::ZERO,
-            verified_bytes: 0,
-            verified_messages: 0,
-        };
-        let inlined = if self.inline && E::OP.can_inline() { plan.size as usize } else { 0 };
-        let mut inline = [vec![0; inlined], vec![0; inlined]];
+        let mut measured = Measured::new(plan);
+        let mut inline = inline_room::<E>(self.inline, plan);
         for round in 0..plan.warmup + plan.iterations {
             self.patience.check()?;
             let (time, bytes) = self.round::<E>(plan.size as usize, round, &mut inline)?;
-            measured.verified_bytes += bytes;
-            measured.verified_messages += 2;
-            if round >= plan.warmup {
-                let half = (time.as_nanos() as u64 / 2).max(1);
-                measured.half_round_trips.saturating_record(half);
-                measured.time += time;
-            }
+            measured.add(round, time, bytes);
             after_round();
         }
         Ok(measured)
@@ -114,7 +122,6 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
     ) -> Result<(Duration, u64), Failure> {
         let Match { ends: [first, second], patience, seed, verifier, .. } = self;
         let [ping_inline, pong_inline] = inline;
-        let (ping_number, pong_number) = (2 * round, 2 * round + 1);
         let during = |way: &'static str| {
             move |failure: Failure| {
                 failure.during(|| format!("{}, {size} bytes, round {round}, {way}", E::OP))
@@ -122,13 +129,12 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
         };
         let (there, back) = (during("there"), during("back"));
 
-        let message = |number| (number, Contents::new(*seed, number), size);
+        let ping = Message::new(*seed, 2 * round, size);
+        let pong = Message::new(*seed, 2 * round + 1, size);
         let ping =
-            prepare::<E, _, _, _>(first, second, message(ping_number), ping_inline, verifier)
-                .map_err(there)?;
+            prepare::<E, _, _, _>(first, second, ping, ping_inline, verifier).map_err(there)?;
         let pong =
-            prepare::<E, _, _, _>(second, first, message(pong_number), pong_inline, verifier)
-                .map_err(back)?;
+            prepare::<E, _, _, _>(second, first, pong, pong_inline, verifier).map_err(back)?;
 
         let start = Instant::now();
         let pinged = go::<E, _, _, _>(first, second, &ping, patience).map_err(there)?;
@@ -143,43 +149,58 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
     }
 }
 
-/// Puts a message where it comes from, clears the way to where it goes to, and makes the request
-/// that moves it.
-fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
-    from: &mut End<V, C, W>,
-    to: &mut End<V, C, W>,
-    (number, contents, size): (u64, Contents, usize),
-    inline: &'a mut [u8],
-    verifier: &mut Verifier,
-) -> Result<Way<'a>, Failure> {
-    let mut numbers = contents.numbers();
-    let immediate = numbers.u32(..);
-    let (original, operand) = (numbers.u64(..), numbers.u64(..));
-    // A comparison that fails is as good a test as one that does not.
-    let compare = if numbers.u8(..4) == 0 { !original } else { original };
-    let atomic = Atomic { original, operand, compare };
-
-    let message = GUARD..GUARD + size;
-    let within = message.start as u64..message.end as u64;
-    let (local, remote, last) = match E::MOVES {
-        Moves::There => {
-            verifier.put_opposite(&to.memory.target, size, contents)?;
-            let last = verifier.put(&from.memory.source, size, contents)?;
-            (from.memory.source.slice(message)?, from.peer.target.slice(within)?, last)
+impl Measured {
+    /// Nothing of `plan` yet.
+    pub fn new(plan: &Plan) -> Measured {
+        let longest = LONGEST.as_nanos() as u64;
+        Measured {
+            plan: *plan,
+            // These bounds are in order, and three digits are few enough.
+            half_round_trips: Histogram::new_with_bounds(1, longest, 3).expect("sound bounds"),
+            time: Duration::ZERO,
+            verified_bytes: 0,
+            verified_messages: 0,
         }
+    }
+
+    /// Round number `round` took `time` and moved `bytes`.
+    pub fn add(&mut self, round: u64, time: Duration, bytes: u64) {
+        self.verified_bytes += bytes;
+        self.verified_messages += 2;
+        if round >= self.plan.warmup {
+            let half = (time.as_nanos() as u64 / 2).max(1);
+            self.half_round_trips.saturating_record(half);
+            self.time += time;
+        }
+    }
+}
+
+/// Room for the bytes that travel in requests, one for each end.
+pub fn inline_room<E: Exchange>(inline: bool, plan: &Plan) -> [Vec<u8>; 2] {
+    let inlined = if inline && E::OP.can_inline() { plan.size as usize } else { 0 };
+    [vec![0; inlined], vec![0; inlined]]
+}
+
+/// Makes ready what has to receive a message: clears the way to where it goes to, and puts it where
+/// it is fetched from.
+pub fn prepare_to<E: Exchange, V: Uverbs, C: Caching, W>(
+    to: &mut End<V, C, W>,
+    message: Message,
+    verifier: &mut Verifier,
+) -> Result<Awaited, Failure> {
+    let Message { number, contents, size } = message;
+    let (immediate, atomic) = message.immediate_and_atomic();
+    let mut last = 0;
+    match E::MOVES {
+        Moves::There => last = verifier.put_opposite(&to.memory.target, size, contents)?,
         Moves::Here => {
-            verifier.put_opposite(&from.memory.target, size, contents)?;
-            let last = verifier.put(&to.memory.source, size, contents)?;
-            (from.memory.target.slice(message)?, from.peer.source.slice(within)?, last)
+            verifier.put(&to.memory.source, size, contents)?;
         }
         Moves::Word => {
-            verifier.put_opposite(&from.memory.target, size, contents)?;
-            from.memory.target.write_at(GUARD, &(!original).to_ne_bytes())?;
             verifier.put_opposite(&to.memory.source, size, contents)?;
-            to.memory.source.write_at(GUARD, &original.to_ne_bytes())?;
-            (from.memory.target.slice(message)?, from.peer.source.slice(within)?, 0)
+            to.memory.source.write_at(GUARD, &atomic.original.to_ne_bytes())?;
         }
-    };
+    }
     if E::SEEN == Seen::Receive {
         // The bytes of a write do not go to the receive.
         let room = match E::OP {
@@ -190,6 +211,36 @@ fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
         to.receives.post(wr::receive(into).id(number))?;
         to.receives.ring();
     }
+    Ok(Awaited { message, last, arrival: E::arrival(immediate), atomic })
+}
+
+/// Makes ready what sends a message: puts it where it comes from, clears the way to where it is
+/// fetched to, and makes the request that moves it.
+pub fn prepare_from<'a, E: Exchange, V: Uverbs, C: Caching, W>(
+    from: &mut End<V, C, W>,
+    message: Message,
+    inline: &'a mut [u8],
+    verifier: &mut Verifier,
+) -> Result<Way<'a>, Failure> {
+    let Message { number, contents, size } = message;
+    let (immediate, atomic) = message.immediate_and_atomic();
+    let place = GUARD..GUARD + size;
+    let within = place.start as u64..place.end as u64;
+    let (local, remote) = match E::MOVES {
+        Moves::There => {
+            verifier.put(&from.memory.source, size, contents)?;
+            (from.memory.source.slice(place)?, from.peer.target.slice(within)?)
+        }
+        Moves::Here => {
+            verifier.put_opposite(&from.memory.target, size, contents)?;
+            (from.memory.target.slice(place)?, from.peer.source.slice(within)?)
+        }
+        Moves::Word => {
+            verifier.put_opposite(&from.memory.target, size, contents)?;
+            from.memory.target.write_at(GUARD, &(!atomic.original).to_ne_bytes())?;
+            (from.memory.target.slice(place)?, from.peer.source.slice(within)?)
+        }
+    };
     let inline = if inline.is_empty() {
         None
     } else {
@@ -197,7 +248,68 @@ fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
         Some(&*inline)
     };
     let request = Request { id: number, local, remote, inline, immediate, atomic };
-    Ok(Way { request, contents, size, last })
+    Ok(Way { request, message })
+}
+
+/// Makes both ends ready for a message.
+fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
+    from: &mut End<V, C, W>,
+    to: &mut End<V, C, W>,
+    message: Message,
+    inline: &'a mut [u8],
+    verifier: &mut Verifier,
+) -> Result<(Way<'a>, Awaited), Failure> {
+    let awaited = prepare_to::<E, _, _, _>(to, message, verifier)?;
+    Ok((prepare_from::<E, _, _, _>(from, message, inline, verifier)?, awaited))
+}
+
+/// Posts the request. Answers its completion, if that is what shows that it has done its work.
+#[inline]
+pub fn depart<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
+    from: &mut End<V, C, W>,
+    way: &Way<'_>,
+    patience: &Patience,
+) -> Result<Option<Sent>, Failure> {
+    E::post(&mut from.sends, &way.request)?;
+    from.sends.ring();
+    if E::SEEN == Seen::Request || (E::SEEN == Seen::Memory && W::SLEEPS) {
+        return from.sent.sent(patience).map(Some);
+    }
+    Ok(None)
+}
+
+/// Sees the message arrive. Answers the completion of its receive, if it takes one.
+#[inline]
+pub fn arrive<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
+    to: &mut End<V, C, W>,
+    awaited: &Awaited,
+    patience: &Patience,
+    meanwhile: Meanwhile<'_>,
+) -> Result<Option<Received>, Failure> {
+    match E::SEEN {
+        Seen::Request => {}
+        Seen::Receive => return to.received.received(patience, meanwhile).map(Some),
+        Seen::Memory => {
+            let at = GUARD + awaited.message.size - 1;
+            patience.poll("last byte of a message", meanwhile, || {
+                let mut byte = [!awaited.last];
+                // It lies in the region, as the request's slice of it does.
+                let _ = to.memory.target.read_at(at, &mut byte);
+                (byte[0] == awaited.last).then_some(())
+            })?;
+            // Pairs with the NIC writing the last byte last: the others are read after it.
+            fence(Ordering::Acquire);
+        }
+    }
+    Ok(None)
+}
+
+/// What came of a message, besides its bytes.
+#[derive(Default)]
+struct Outcome {
+    /// The completion of the request, if it was there before the clock stopped.
+    sent: Option<Sent>,
+    received: Option<Received>,
 }
 
 /// Sends a message and sees it arrive. This is what is timed.
@@ -205,41 +317,21 @@ fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
 fn go<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
     from: &mut End<V, C, W>,
     to: &mut End<V, C, W>,
-    way: &Way<'_>,
+    (way, awaited): &(Way<'_>, Awaited),
     patience: &Patience,
 ) -> Result<Outcome, Failure> {
-    E::post(&mut from.sends, &way.request)?;
-    from.sends.ring();
-    let mut outcome = Outcome::default();
-    if E::SEEN == Seen::Request || (E::SEEN == Seen::Memory && W::SLEEPS) {
-        outcome.sent = Some(from.sent.sent(patience)?);
-    }
+    let mut sent = depart::<E, _, _, _>(from, way, patience)?;
     // A request that fails is not to be waited for at the other end.
     let mut has_failed = || {
-        if outcome.sent.is_none() {
-            outcome.sent = from.sent.poll_sent()?;
+        if sent.is_none() {
+            sent = from.sent.poll_sent()?;
         }
         Ok(())
     };
-    match E::SEEN {
-        Seen::Request => {}
-        Seen::Receive => match to.received.received(patience, &mut has_failed) {
-            Ok(received) => outcome.received = Some(received),
-            Err(failure) => return Err(reason(failure, &mut from.sent, patience)),
-        },
-        Seen::Memory => {
-            let at = GUARD + way.size - 1;
-            patience.poll("last byte of a message", &mut has_failed, || {
-                let mut byte = [!way.last];
-                // It lies in the region, as the request's slice of it does.
-                let _ = to.memory.target.read_at(at, &mut byte);
-                (byte[0] == way.last).then_some(())
-            })?;
-            // Pairs with the NIC writing the last byte last: the others are read after it.
-            fence(Ordering::Acquire);
-        }
+    match arrive::<E, _, _, _>(to, awaited, patience, &mut has_failed) {
+        Ok(received) => Ok(Outcome { sent, received }),
+        Err(failure) => Err(reason(failure, &mut from.sent, patience)),
     }
-    Ok(outcome)
 }
 
 /// Why a receive failed: if it was only flushed, what its sender was told.
@@ -257,43 +349,74 @@ fn reason<V: Uverbs, W: Completions<V>>(
     }
 }
 
-/// Checks everything about a message that has arrived. Answers how many bytes of it moved.
-fn check<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
+/// Checks the sending end of a message that has arrived. Answers how many of its bytes came here.
+pub fn check_from<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
     from: &mut End<V, C, W>,
-    to: &mut End<V, C, W>,
     way: &Way<'_>,
-    outcome: Outcome,
+    sent: Option<Sent>,
     patience: &Patience,
     verifier: &mut Verifier,
 ) -> Result<u64, Failure> {
-    let Way { request, contents, size, .. } = way;
-    let sent = match outcome.sent {
+    let Way { request, message: Message { contents, size, .. } } = way;
+    let sent = match sent {
         Some(sent) => sent,
         None => from.sent.sent(patience)?,
     };
     same("the id of the request's completion", request.id, sent.id)?;
-    if let Some(received) = outcome.received {
-        same("the id of the receive's completion", request.id, received.id)?;
-        same("the length in the receive's completion", *size, received.len as usize)?;
-        same("what the receive's completion says", E::arrival(request), received.by)?;
-    }
     match E::MOVES {
-        Moves::There => verifier.check(&to.memory.target, *size, *contents),
+        Moves::There => Ok(0),
         Moves::Here => verifier.check(&from.memory.target, *size, *contents),
         Moves::Word => {
-            let word = |region: &Region<RemoteAtomic, V>| {
-                let mut bytes = [0; 8];
-                region.read_at(GUARD, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
-            };
-            let (fetched, left) = (word(&from.memory.target)?, word(&to.memory.source)?);
-            same("the word that was fetched", request.atomic.original, fetched)?;
-            same("the word that was left", E::outcome(&request.atomic), left)?;
+            same("the word that was fetched", request.atomic.original, word(&from.memory.target)?)?;
             verifier.check_guards(&from.memory.target, *size)?;
-            verifier.check_guards(&to.memory.source, *size)?;
-            // The word that was fetched, and the one that was left.
-            Ok(2 * *size as u64)
+            Ok(*size as u64)
         }
     }
+}
+
+/// Checks the receiving end of a message that has arrived. Answers how many of its bytes came here.
+pub fn check_to<E: Exchange, V: Uverbs, C: Caching, W>(
+    to: &mut End<V, C, W>,
+    awaited: &Awaited,
+    received: Option<Received>,
+    verifier: &mut Verifier,
+) -> Result<u64, Failure> {
+    let Message { number, contents, size } = awaited.message;
+    if let Some(received) = received {
+        same("the id of the receive's completion", number, received.id)?;
+        same("the length in the receive's completion", size, received.len as usize)?;
+        same("what the receive's completion says", awaited.arrival, received.by)?;
+    }
+    match E::MOVES {
+        Moves::There => verifier.check(&to.memory.target, size, contents),
+        Moves::Here => Ok(0),
+        Moves::Word => {
+            let left = word(&to.memory.source)?;
+            same("the word that was left", E::outcome(&awaited.atomic), left)?;
+            verifier.check_guards(&to.memory.source, size)?;
+            Ok(size as u64)
+        }
+    }
+}
+
+/// The word that an atomic works on, or fetches.
+fn word<V: Uverbs>(region: &Region<RemoteAtomic, V>) -> Result<u64, OutOfBounds> {
+    let mut bytes = [0; 8];
+    region.read_at(GUARD, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
+}
+
+/// Checks everything about a message that has arrived. Answers how many bytes of it moved.
+fn check<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
+    from: &mut End<V, C, W>,
+    to: &mut End<V, C, W>,
+    (way, awaited): &(Way<'_>, Awaited),
+    outcome: Outcome,
+    patience: &Patience,
+    verifier: &mut Verifier,
+) -> Result<u64, Failure> {
+    let fetched = check_from::<E, _, _, _>(from, way, outcome.sent, patience, verifier)?;
+    let left = check_to::<E, _, _, _>(to, awaited, outcome.received, verifier)?;
+    Ok(fetched + left)
 }
 
 #[cfg(test)]
@@ -303,7 +426,6 @@ mod tests {
     use crate::nics;
     use crate::pingpong::end::connected;
     use crate::pingpong::exchange::{self, CompareSwap, FetchAdd, Read, WriteImmediate};
-    use doorbell::completion::Arrival;
     use doorbell::mlx5::Connection;
     use doorbell::wr::RemoteSlice;
     use doorbell_hal::mmio::Uncached;
@@ -332,7 +454,7 @@ mod tests {
         let (mut ends, patience, mut verifier) =
             (ends::<Polling<_>>(), patience(), Verifier::new());
         let [from, to] = &mut ends;
-        let message = (6, Contents::new(1, 6), size);
+        let message = Message::new(1, 6, size);
         let way = prepare::<E, _, _, _>(from, to, message, &mut [], &mut verifier)?;
         let mut outcome = go::<E, _, _, _>(from, to, &way, &patience)?;
         // So that the NIC is done with the memory.
@@ -399,10 +521,10 @@ mod tests {
     fn refused<E: Exchange, W: Completions<VirtualConnectx>>() -> Failure {
         let (mut ends, mut verifier) = (ends::<W>(), Verifier::new());
         let [from, to] = &mut ends;
-        let message = (6, Contents::new(1, 6), 8);
+        let message = Message::new(1, 6, 8);
         let mut way = prepare::<E, _, _, _>(from, to, message, &mut [], &mut verifier).unwrap();
-        let remote = way.request.remote;
-        way.request.remote = RemoteSlice::new(remote.address(), remote.len(), !remote.rkey());
+        let remote = way.0.request.remote;
+        way.0.request.remote = RemoteSlice::new(remote.address(), remote.len(), !remote.rkey());
         go::<E, _, _, _>(from, to, &way, &patience()).err().expect("a wrong key is refused")
     }
 
@@ -442,9 +564,9 @@ mod tests {
         let original = |number| {
             let (mut ends, mut verifier) = (ends::<Polling<_>>(), Verifier::new());
             let [from, to] = &mut ends;
-            let message = (number, Contents::new(1, number), 8);
+            let message = Message::new(1, number, 8);
             let way = prepare::<CompareSwap, _, _, _>(from, to, message, &mut [], &mut verifier);
-            let atomic = way.unwrap().request.atomic;
+            let atomic = way.unwrap().0.request.atomic;
             atomic.compare == atomic.original
         };
         let equal = (0..32).filter(|&number| original(number)).count();

@@ -85,13 +85,14 @@ impl Verifier {
         Ok(self.expected[last])
     }
 
-    /// Puts the opposite of each byte of a message where it goes to, and the guards around it.
+    /// Puts the opposite of each byte of a message where it goes to, and the guards around it. Answers
+    /// the last byte of the message.
     pub fn put_opposite(
         &mut self,
         target: &impl Memory,
         len: usize,
         contents: Contents,
-    ) -> Result<(), OutOfBounds> {
+    ) -> Result<u8, OutOfBounds> {
         let mut bytes = contents.bytes();
         for at in (0..len).step_by(CHUNK) {
             let chunk = &mut self.expected[..CHUNK.min(len - at)];
@@ -100,7 +101,9 @@ impl Verifier {
             target.write_at(GUARD + at, chunk)?;
         }
         target.write_at(0, &[GUARD_BYTE; GUARD])?;
-        target.write_at(GUARD + len, &[GUARD_BYTE; GUARD])
+        target.write_at(GUARD + len, &[GUARD_BYTE; GUARD])?;
+        let last = len.saturating_sub(1) % CHUNK;
+        Ok(!self.expected[last])
     }
 
     /// Checks each byte of a message where it went to, and the guards around it. Answers how many
