@@ -105,6 +105,7 @@ fn packet(random: &mut Rng, mtu: u32, psn: Psn, key: u32, last: Option<Opcode>) 
         solicited: random.bool(),
         partition_key: 0xffff,
         destination: 1,
+        extended: psn.is_multiple_of(61).then_some(3),
         ack_request: !wrong(random),
         psn: Psn::new(psn),
         headers,

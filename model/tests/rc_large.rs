@@ -69,6 +69,7 @@ fn a_send_longer_than_2_to_the_31_bytes_is_invalid_even_if_the_receive_is_longer
         solicited: false,
         partition_key: 0xffff,
         destination: 1,
+        extended: None,
         ack_request: false,
         psn: Psn::new(0xff_ff00),
         headers: Headers::Plain,

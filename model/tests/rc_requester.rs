@@ -28,6 +28,7 @@ fn answer(opcode: Opcode, psn: u32, headers: Headers) -> Packet {
         solicited: false,
         partition_key: 0xffff,
         destination: 0,
+        extended: None,
         ack_request: false,
         psn: Psn::new(Setup::default().first_psn + psn),
         headers,

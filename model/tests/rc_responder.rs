@@ -16,6 +16,7 @@ fn request(opcode: Opcode, psn: u32, headers: Headers, bytes: &[u8]) -> Packet {
         solicited: false,
         partition_key: 0xffff,
         destination: 1,
+        extended: None,
         ack_request: true,
         psn: Psn::new(Setup::default().first_psn).add(psn),
         headers,

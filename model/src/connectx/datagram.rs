@@ -93,7 +93,7 @@ impl Attendant<'_> {
             let next = self.core.next_entry(space, self.limits, self.counters, self.log);
             let Some((_, entry)) = next else { return Progress::Idle };
             let status = match entry {
-                Ok(entry) if self.core.context.service.is_datagram() => self.send_datagram(&entry),
+                Ok(entry) if !self.core.context.service.has_peer() => self.send_datagram(&entry),
                 Ok(entry) => self.send_unreliable(&entry),
                 Err(status) => status,
             };
@@ -203,7 +203,7 @@ impl Attendant<'_> {
             ));
             return false;
         }
-        let Some(receive) = self.fetch_receive() else { return false };
+        let Some(receive) = self.fetch_receive(None) else { return false };
         let index = receive.entry as u16;
         let domain = self.core.context.protection_domain;
         let header = datagram.route.map(|route| route_bytes(&route, datagram.bytes.len()));
@@ -221,7 +221,7 @@ impl Attendant<'_> {
                     _ => Status::LocalProtection,
                 };
                 self.log.note(format_args!("queue pair {:#x}: {refusal}", self.core.number));
-                self.write_error(CompletionOpcode::ReceiveError, 0, index, status);
+                self.write_receive_error(receive.entry, status);
                 self.core.state = State::Error;
                 return true;
             }

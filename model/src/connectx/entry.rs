@@ -31,9 +31,11 @@ pub struct SendEntry {
     /// What to do.
     pub operation: Operation,
     /// What it changes about a memory key.
-    pub change: Option<KeyChange>,
+    pub change: Option<Box<KeyChange>>,
     /// To whom a datagram goes.
     pub address: Option<AddressVector>,
+    /// The peer's shared receive queue, on an extended connection.
+    pub extended: u32,
     /// What to send, or where to put what comes in.
     pub data: Data,
     /// The bytes of `data`.
@@ -194,16 +196,22 @@ impl AddressVector {
     }
 }
 
+/// Which shared receive queue of the peer an entry of an extended connection is for (`struct
+/// mlx5_wqe_xrc_seg`).
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ExtendedSegment {
+    shared_receives: U32,
+    _reserved4: [u8; 12],
+}
+
 /// Decodes an entry of a queue pair whose messages say where they go: a send, or nothing.
 pub fn decode_datagram(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
     let bytes = bytes.get(..segments * SEGMENT_BYTES).ok_or(Malformed::Truncated)?;
     let mut rest = Segments { bytes };
     let control: ControlSegment = rest.next()?;
     let code = control.opmod_idx_opcode.opcode();
-    let change = match code {
-        registration::OPCODE => Some(registration::decode(bytes)?),
-        _ => None,
-    };
+    let change = change(code, bytes)?;
     let operation = match Opcode::from_code(code) {
         _ if change.is_some() => Operation::Local,
         Some(Opcode::Nop) => Operation::Local,
@@ -225,19 +233,40 @@ pub fn decode_datagram(bytes: &[u8], segments: usize) -> Result<SendEntry, Malfo
         operation,
         change,
         address,
+        extended: 0,
         data,
         length,
     })
 }
 
 /// Decodes a send entry out of its bytes, of which there are those of `segments` segments at least
-/// (see [`check_control`]).
-pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
+/// (see [`check_control`]). On an `extended` connection, the peer's shared receive queue is in it.
+pub fn decode_send(bytes: &[u8], segments: usize, extended: bool) -> Result<SendEntry, Malformed> {
     let bytes = bytes.get(..segments * SEGMENT_BYTES).ok_or(Malformed::Truncated)?;
     let mut rest = Segments { bytes };
     let control: ControlSegment = rest.next()?;
     let code = control.opmod_idx_opcode.opcode();
+    if let Some(change) = change(code, bytes)? {
+        return Ok(SendEntry {
+            opcode: code,
+            index: control.opmod_idx_opcode.index(),
+            slots: slots_of(segments),
+            completion: control.fm_ce_se.completion(),
+            fenced: false,
+            solicited: false,
+            operation: Operation::Local,
+            change: Some(change),
+            address: None,
+            extended: 0,
+            data: Data::List(List::new()),
+            length: 0,
+        });
+    }
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode(code))?;
+    let extended = match extended {
+        true => rest.next::<ExtendedSegment>()?.shared_receives.get() & 0xff_ffff,
+        false => 0,
+    };
     let immediate = control.imm.get();
     let operation = match opcode {
         Opcode::Nop => Operation::Local,
@@ -279,9 +308,18 @@ pub fn decode_send(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed
         operation,
         change: None,
         address: None,
+        extended,
         data,
         length,
     })
+}
+
+/// What an entry changes about a memory key, if it is one that does.
+fn change(code: u8, bytes: &[u8]) -> Result<Option<Box<KeyChange>>, Malformed> {
+    match code {
+        registration::OPCODE => Ok(Some(Box::new(registration::decode(bytes)?))),
+        _ => Ok(None),
+    }
 }
 
 /// Decodes a receive entry out of its bytes: the memory that a message goes to, in order.
@@ -393,7 +431,7 @@ mod tests {
     }
 
     fn decode(bytes: &[u8], segments: usize) -> Result<SendEntry, Malformed> {
-        decode_send(bytes, segments)
+        decode_send(bytes, segments, false)
     }
 
     /// Why bytes are no entry.
@@ -493,7 +531,7 @@ mod tests {
                 chunk.copy_from_slice(&state.to_le_bytes());
             }
             bytes[3] = Opcode::SYMBOLS[state as usize % Opcode::SYMBOLS.len()].0 as u8;
-            let _ = decode_send(&bytes, state as usize % 64);
+            let _ = decode_send(&bytes, state as usize % 64, state.is_multiple_of(3));
             let _ = decode_receive(&bytes[..16 << (state % 5)]);
         }
     }

@@ -41,6 +41,16 @@ pub enum Event {
         /// The queue pair's number.
         pair: u32,
     },
+    /// A queue pair in error takes nothing more from its shared receive queue.
+    LastReceiveReached {
+        /// The queue pair's number.
+        pair: u32,
+    },
+    /// A shared receive queue has fewer receives than was asked for.
+    SharedReceiveLimit {
+        /// Its number.
+        queue: u32,
+    },
     /// The port came up.
     PortActive,
     /// The port went down.
@@ -66,6 +76,12 @@ impl fmt::Display for Event {
             }
             Event::CommunicationEstablished { pair } => {
                 write!(f, "queue pair {pair:#x} got its first packet")
+            }
+            Event::LastReceiveReached { pair } => {
+                write!(f, "queue pair {pair:#x} took its last shared receive")
+            }
+            Event::SharedReceiveLimit { queue } => {
+                write!(f, "shared receive queue {queue:#x} has few receives left")
             }
             Event::PortActive => f.write_str("the port is active"),
             Event::PortError => f.write_str("the port is down"),

@@ -4,9 +4,10 @@
 use super::completion_queue::{CompletionQueue, Written};
 use super::datagram::Sources;
 use super::queue_pair::{Core, InFlight, State};
+use super::registration::Changeable;
 use super::send::{self, Limits};
 use super::shared_receive::SharedReceives;
-use super::{Counters, Event, EventSink, Log};
+use super::{Counters, Event, EventSink, Log, Service};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
 use crate::rc::{
@@ -29,6 +30,7 @@ pub(super) struct Attendant<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) queues: &'a mut BTreeMap<u32, CompletionQueue>,
     pub(super) domains: &'a mut BTreeMap<u32, u32>,
+    pub(super) changeable: &'a mut BTreeMap<u32, Changeable>,
     pub(super) shared: &'a mut BTreeMap<u32, SharedReceives>,
     pub(super) fabric: &'a mut dyn Fabric,
     pub(super) port: Port,
@@ -66,8 +68,13 @@ impl Host for Attendant<'_> {
         self.core.fetch_send(space, self.limits, self.counters, self.log)
     }
 
-    fn local_operation(&mut self, _: u64) -> Status {
-        Status::Success
+    fn local_operation(&mut self, entry: u64) -> Status {
+        let index = entry as u16;
+        let taken = self.core.in_flight.iter_mut().find(|taken| taken.index == index);
+        match taken.and_then(|taken| taken.change.take()) {
+            Some(change) => self.change_key(&change),
+            None => Status::Success,
+        }
     }
 
     fn complete_send(&mut self, request: &Request, status: Status) {
@@ -75,14 +82,21 @@ impl Host for Attendant<'_> {
         self.write_send(&in_flight, status, send::bytes_in(request));
     }
 
-    fn next_receive(&mut self) -> Option<Receive> {
-        self.fetch_receive()
+    fn next_receive(&mut self, extended: Option<u32>) -> Option<Receive> {
+        self.fetch_receive(extended)
+    }
+
+    fn extended_domain(&self, number: u32) -> Option<u32> {
+        let shared = self.shared.get(&number)?;
+        let domain = shared.extended()?.domain;
+        let allowed = self.core.context.service == Service::ExtendedConnected { domain };
+        allowed.then(|| shared.protection_domain())
     }
 
     fn complete_receive(&mut self, completion: ReceiveCompletion) {
         let index = completion.entry as u16;
         if completion.status != Status::Success {
-            return self.write_error(CompletionOpcode::ReceiveError, 0, index, completion.status);
+            return self.write_receive_error(completion.entry, completion.status);
         }
         let opcode = match (completion.kind, completion.immediate, completion.invalidated) {
             (ReceiveKind::WriteImmediate, ..) => CompletionOpcode::ReceiveWriteImmediate,
@@ -90,7 +104,9 @@ impl Host for Attendant<'_> {
             (ReceiveKind::Send, None, Some(_)) => CompletionOpcode::ReceiveSendInvalidate,
             (ReceiveKind::Send, None, None) => CompletionOpcode::ReceiveSend,
         };
+        let (queue, user_index) = self.receive_end(completion.entry);
         let mut entry = self.blank(opcode, 0, index);
+        entry.srqn_uidx = UserIndexWord::new().with_user_index(U24::truncate(user_index));
         entry.op_own.set_solicited(completion.solicited);
         entry.byte_cnt = U32::new(completion.length);
         let word = completion.immediate.or(completion.invalidated);
@@ -102,7 +118,7 @@ impl Host for Attendant<'_> {
         );
         entry.flags_rqpn =
             SourceWord::new().with_queue_pair(U24::truncate(peer)).with_global_route(global.into());
-        self.put(self.core.context.receive_queue, &entry, completion.solicited, false);
+        self.put(queue, &entry, completion.solicited, false);
     }
 
     fn established(&mut self) {
@@ -161,7 +177,12 @@ impl Attendant<'_> {
             return;
         }
         if entry.completion != CompletionMode::OnFirstError || !self.core.had_error {
-            self.write_error(CompletionOpcode::RequestError, entry.opcode, entry.index, status);
+            let (queue, user_index) = (self.core.context.send_queue, self.core.context.user_index);
+            let mut completion = self.blank_error(CompletionOpcode::RequestError, status);
+            completion.srqn = UserIndexWord::new().with_user_index(U24::truncate(user_index));
+            completion.s_wqe_opcode_qpn.set_opcode(entry.opcode);
+            completion.wqe_counter = U16::new(entry.index);
+            self.put(queue, completion.as_completion(), true, false);
         }
         self.core.had_error = true;
     }
@@ -182,15 +203,13 @@ impl Attendant<'_> {
             }
         }
         if let Some(receive) = self.core.unreliable.take_receive() {
-            let index = receive.entry as u16;
-            self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
+            self.write_receive_error(receive.entry, Status::WrFlushed);
         }
         // Receives of a shared queue are for others.
         while self.core.context.shared_receives.is_none()
-            && let Some(receive) = self.fetch_receive()
+            && let Some(receive) = self.fetch_receive(None)
         {
-            let index = receive.entry as u16;
-            self.write_error(CompletionOpcode::ReceiveError, 0, index, Status::WrFlushed);
+            self.write_receive_error(receive.entry, Status::WrFlushed);
         }
     }
 
@@ -208,35 +227,28 @@ impl Attendant<'_> {
         completion
     }
 
-    pub(super) fn write_error(
-        &mut self,
-        opcode: CompletionOpcode,
-        operation: u8,
-        index: u16,
-        status: Status,
-    ) {
+    /// The completion of a receive that went wrong.
+    pub(super) fn write_receive_error(&mut self, entry: u64, status: Status) {
+        let (queue, user_index) = self.receive_end(entry);
+        let mut completion = self.blank_error(CompletionOpcode::ReceiveError, status);
+        completion.srqn = UserIndexWord::new().with_user_index(U24::truncate(user_index));
+        completion.wqe_counter = U16::new(entry as u16);
+        self.put(queue, completion.as_completion(), true, false);
+    }
+
+    /// An error completion with what all have.
+    fn blank_error(&mut self, opcode: CompletionOpcode, status: Status) -> ErrorCompletion {
         let mut completion = ErrorCompletion::new_zeroed();
         completion.op_own = OpcodeOwner::new().with_kind(opcode);
-        completion.srqn =
-            UserIndexWord::new().with_user_index(U24::truncate(self.core.context.user_index));
-        completion.s_wqe_opcode_qpn = QueueWord::new()
-            .with_queue_pair(U24::truncate(self.core.number))
-            .with_opcode(operation);
-        completion.wqe_counter = U16::new(index);
+        completion.s_wqe_opcode_qpn =
+            QueueWord::new().with_queue_pair(U24::truncate(self.core.number));
         completion.syndrome = syndrome(status).code();
         completion.vendor_err_synd = vendor_syndrome(status);
         self.counters.error_completions += 1;
         if status != Status::WrFlushed {
-            self.log.note(format_args!(
-                "queue pair {:#x}: entry {index:#x} completes with {status}",
-                self.core.number
-            ));
+            self.log.note(format_args!("queue pair {:#x}: {opcode:?}: {status}", self.core.number));
         }
-        let queue = match opcode {
-            CompletionOpcode::ReceiveError => self.core.context.receive_queue,
-            _ => self.core.context.send_queue,
-        };
-        self.put(queue, completion.as_completion(), true, false);
+        completion
     }
 
     /// Writes a completion into completion queue `number`.

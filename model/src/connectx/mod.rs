@@ -61,7 +61,8 @@ pub use nic::{Connectx, Death};
 pub use queue_pair::{Path, QueuePairAttributes, QueuePairContext, Service, State, Transition};
 pub use refused::Refused;
 pub use register::{Store, UAR_PAGE, VirtualPage, VirtualRegister};
+pub use registration::Changeable;
 pub use ring::Ring;
-pub use shared_receive::SharedReceiveContext;
+pub use shared_receive::{ExtendedReceives, SharedReceiveContext};
 
 pub(crate) use register::Mapping;

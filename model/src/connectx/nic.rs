@@ -5,6 +5,7 @@ use super::datagram::Sources;
 use super::ethernet::FrameQueues;
 use super::queue_pair::QueuePair;
 use super::register::Bus;
+use super::registration::Changeable;
 use super::shared_receive::SharedReceives;
 use super::{
     Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
@@ -45,6 +46,8 @@ pub struct Connectx {
     pub(super) uars: BTreeMap<u32, bool>,
     pub(super) domains: BTreeMap<u32, u32>,
     own_domain: u32,
+    /// What keys that entries may change need, by index.
+    pub(super) changeable: BTreeMap<u32, Changeable>,
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
     pub(super) shared: BTreeMap<u32, SharedReceives>,
@@ -91,6 +94,7 @@ impl Connectx {
             uars: BTreeMap::new(),
             domains: BTreeMap::new(),
             own_domain: 0,
+            changeable: BTreeMap::new(),
             queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
             shared: BTreeMap::new(),
@@ -255,9 +259,21 @@ impl Connectx {
         Ok(key)
     }
 
+    /// Lets work entries change a key; `free` says that it is not to be used before one did.
+    pub fn make_changeable(&mut self, key: u32, form: Changeable, free: bool) {
+        self.changeable.insert(key >> 8, form);
+        self.memory.keys.rewrite(key >> 8, key as u8, !free, |_| ());
+    }
+
+    /// The key that has an index now: entries may have changed its low byte.
+    pub fn key_at(&self, index: u32) -> Option<u32> {
+        self.memory.keys.at_index(index).map(|(key, ..)| key)
+    }
+
     /// Takes a memory key away. Nothing touches its memory after this.
     pub fn destroy_key(&mut self, key: u32, fabric: &mut dyn Fabric) -> Result<(), Refused> {
         fabric.settle(self.port);
+        self.changeable.remove(&(key >> 8));
         let unknown = Refused::Unknown { what: "memory key", number: key };
         let registration = self.memory.keys.remove(key).ok_or(unknown)?;
         *self.domain_users(registration.protection_domain)? -= 1;
@@ -372,7 +388,8 @@ impl Connectx {
         {
             return Err(Refused::Unknown { what: "shared receive queue", number });
         }
-        if !self.has_uar(context.uar) {
+        // Who sends nothing rings no doorbell.
+        if context.send_ring.is_some() && !self.has_uar(context.uar) {
             return Err(Refused::Unknown { what: "UAR page", number: context.uar });
         }
         for log in [context.log_send_slots, context.log_receive_entries] {

@@ -1,5 +1,6 @@
 //! Queue pairs: what they are made of, their states, and the changes between them.
 
+use super::registration::KeyChange;
 use super::send::BlueFlame;
 use super::unreliable::Unreliable;
 use super::{Refused, Ring};
@@ -15,6 +16,13 @@ pub enum Service {
     ReliableConnected,
     /// To one peer, and perhaps not at all.
     UnreliableConnected,
+    /// Reliably, to one peer, whose shared receive queue each message names (XRC).
+    ExtendedConnected {
+        /// The domain of the shared receive queues that the peer may name.
+        domain: u32,
+    },
+    /// None: its entries change memory keys, of every protection domain. It is the kernel's own.
+    Registration,
     /// To whom each message says, in one packet, and perhaps not at all.
     Datagram {
         /// The number that messages to it carry in place of its own: 0 or 1 for the queue pairs
@@ -29,6 +37,16 @@ impl Service {
     /// Whether each message goes to whom it says.
     pub fn is_datagram(self) -> bool {
         matches!(self, Service::Datagram { .. })
+    }
+
+    /// Whether there is a peer to connect to.
+    pub fn has_peer(self) -> bool {
+        !matches!(self, Service::Datagram { .. } | Service::Registration)
+    }
+
+    /// Whether each message names the peer's shared receive queue.
+    pub fn is_extended(self) -> bool {
+        matches!(self, Service::ExtendedConnected { .. })
     }
 }
 
@@ -139,11 +157,13 @@ pub struct QueuePairAttributes {
 }
 
 /// A send entry on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct InFlight {
     pub(super) index: u16,
     pub(super) opcode: u8,
     pub(super) completion: doorbell::mlx5::abi::wqe::CompletionMode,
+    /// What it changes about a memory key.
+    pub(super) change: Option<Box<KeyChange>>,
 }
 
 /// A queue pair: its connection, and everything else.
@@ -237,7 +257,7 @@ impl QueuePair {
         }
         match transition {
             Transition::ResetToInit => core.state = State::Init,
-            Transition::InitToReadyToReceive if core.context.service.is_datagram() => {
+            Transition::InitToReadyToReceive if !core.context.service.has_peer() => {
                 core.state = State::ReadyToReceive;
             }
             Transition::InitToReadyToReceive
@@ -262,6 +282,7 @@ impl QueuePair {
                 core.path = Some(known.path.ok_or(missing("path"))?);
                 self.connection = Some(Connection::new(Attributes {
                     peer: known.peer.ok_or(missing("peer"))?,
+                    extended: core.context.service.is_extended(),
                     partition_key: 0xffff,
                     mtu: known.mtu.ok_or(missing("MTU"))?,
                     protection_domain: core.context.protection_domain,
@@ -272,7 +293,7 @@ impl QueuePair {
                 }));
                 core.state = State::ReadyToReceive;
             }
-            Transition::ReadyToReceiveToReadyToSend if core.context.service.is_datagram() => {
+            Transition::ReadyToReceiveToReadyToSend if !core.context.service.has_peer() => {
                 core.state = State::ReadyToSend;
             }
             Transition::ReadyToReceiveToReadyToSend => {

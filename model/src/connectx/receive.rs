@@ -1,5 +1,6 @@
 //! The receive side of a queue pair: the entries that its record announces.
 
+use super::Event;
 use super::entry;
 use super::host::Attendant;
 use crate::memory::{Entry, List};
@@ -7,12 +8,32 @@ use crate::rc::Receive;
 use doorbell::mlx5::abi::doorbell::CounterWord;
 use doorbell::mlx5::abi::wqe::SEGMENT_BYTES;
 
+/// A receive is named by its index, and on extended connections by its shared queue above that.
+const QUEUE_SHIFT: u32 = 16;
+
 impl Attendant<'_> {
-    /// The next receive entry, if the record says that there is one.
-    pub(super) fn fetch_receive(&mut self) -> Option<Receive> {
-        if let Some(number) = self.core.context.shared_receives {
+    /// Where a receive completes, and what its completion is found by.
+    pub(super) fn receive_end(&self, entry: u64) -> (u32, u32) {
+        let shared = self.shared.get(&((entry >> QUEUE_SHIFT) as u32));
+        match shared.and_then(|shared| shared.extended()) {
+            Some(extended) => (extended.queue, extended.user_index),
+            None => (self.core.context.receive_queue, self.core.context.user_index),
+        }
+    }
+
+    /// The next receive entry, if the record says that there is one: of the queue pair's own queue or
+    /// the one that it shares; of the shared queue `extended` on an extended connection.
+    pub(super) fn fetch_receive(&mut self, extended: Option<u32>) -> Option<Receive> {
+        if let Some(number) = extended.or(self.core.context.shared_receives) {
             let shared = self.shared.get_mut(&number)?;
-            return shared.fetch(self.memory.space(), self.counters, self.log);
+            let mut receive = shared.fetch(self.memory.space(), self.counters, self.log)?;
+            if shared.passes_limit(self.memory.space()) {
+                self.raise(Event::SharedReceiveLimit { queue: number });
+            }
+            if extended.is_some() {
+                receive.entry |= u64::from(number) << QUEUE_SHIFT;
+            }
+            return Some(receive);
         }
         let available = self.posted_receives();
         if available == 0 {

@@ -46,6 +46,8 @@ impl Ring {
             Pages::Flat { device_start } => {
                 Ok((device_start.checked_add(at).ok_or(fault)?, left as usize))
             }
+            // A ring is never under a key.
+            Pages::Parts(_) | Pages::Strides(_) => Err(fault),
             Pages::List { log_size, addresses } => {
                 let within = at & ((1 << log_size) - 1);
                 let page = addresses.get((at >> log_size) as usize).ok_or(fault)?;

@@ -196,8 +196,12 @@ impl Core {
         let (in_flight, slots, entry) = match read {
             Ok(entry) => {
                 let slots = entry.slots;
-                let in_flight =
-                    InFlight { index, opcode: entry.opcode, completion: entry.completion };
+                let in_flight = InFlight {
+                    index,
+                    opcode: entry.opcode,
+                    completion: entry.completion,
+                    change: entry.change.clone(),
+                };
                 (in_flight, slots, Ok(entry))
             }
             Err(Unreadable { control, reason }) => {
@@ -210,6 +214,7 @@ impl Core {
                     index,
                     opcode: control.opmod_idx_opcode.opcode(),
                     completion: CompletionMode::Always,
+                    change: None,
                 };
                 // How many slots it takes is as little to be trusted as the rest. The queue pair
                 // fails with it, so what follows is only flushed.
@@ -276,9 +281,9 @@ impl Core {
                 read(slot, to).map_err(unreadable)?;
             }
         }
-        let decoded = match self.context.service.is_datagram() {
-            true => entry::decode_datagram(&bytes, segments),
-            false => entry::decode_send(&bytes, segments),
+        let decoded = match self.context.service.has_peer() {
+            false => entry::decode_datagram(&bytes, segments),
+            true => entry::decode_send(&bytes, segments, self.context.service.is_extended()),
         };
         decoded.map_err(|malformed| unreadable(Reason::Malformed(malformed)))
     }
@@ -315,6 +320,7 @@ fn refused(index: u16, status: Status) -> Request {
         data: crate::rc::Data::List(crate::memory::List::new()),
         fenced: false,
         solicited: false,
+        extended: 0,
         signaled: true,
     }
 }
@@ -330,6 +336,7 @@ fn request_of(index: u16, entry: SendEntry, limits: Limits) -> Request {
         data: entry.data,
         fenced: entry.fenced,
         solicited: entry.solicited,
+        extended: entry.extended,
         signaled: matches!(
             entry.completion,
             CompletionMode::Always | CompletionMode::AlwaysWithEvent

@@ -5,7 +5,7 @@
 
 use super::entry;
 use super::nic::Connectx;
-use super::{Counters, Log, Refused, Ring};
+use super::{Counters, Event, Log, Refused, Ring};
 use crate::memory::{AddressSpace, Entry, Fault};
 use crate::rc::Receive;
 use doorbell::mlx5::abi::doorbell::CounterWord;
@@ -24,6 +24,20 @@ pub struct SharedReceiveContext {
     pub log_stride: u8,
     /// The device address of the doorbell record.
     pub record: u64,
+    /// What extended connections need to know of it; `None` if it is not for them.
+    pub extended: Option<ExtendedReceives>,
+}
+
+/// What a shared receive queue of extended connections (XRC) has besides: its receives complete by
+/// themselves, whichever queue pair they were for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtendedReceives {
+    /// The domain of extended connections that may use it.
+    pub domain: u32,
+    /// The completion queue.
+    pub queue: u32,
+    /// What its completions are found by.
+    pub user_index: u32,
 }
 
 /// A shared receive queue.
@@ -43,6 +57,29 @@ pub(super) struct SharedReceives {
 const NEXT: usize = 2;
 
 impl SharedReceives {
+    /// What extended connections need to know of it.
+    pub(super) fn extended(&self) -> Option<&ExtendedReceives> {
+        self.context.extended.as_ref()
+    }
+
+    /// The protection domain of its memory keys.
+    pub(super) fn protection_domain(&self) -> u32 {
+        self.context.protection_domain
+    }
+
+    /// Whether fewer receives are left than the mark that was asked for; once for each time that it
+    /// was.
+    pub(super) fn passes_limit(&mut self, space: &dyn AddressSpace) -> bool {
+        let Some(limit) = self.limit else { return false };
+        let Ok(word) = space.load_word(self.context.record) else { return false };
+        let left = CounterWord::from_memory(word).counter().wrapping_sub(self.taken);
+        let passes = left < limit;
+        if passes {
+            self.limit = None;
+        }
+        passes
+    }
+
     /// Takes the next receive, if the record says that there is one.
     pub(super) fn fetch(
         &mut self,
@@ -120,19 +157,37 @@ impl Connectx {
             return parameter("address of a doorbell record", context.record);
         }
         self.domain_users(context.protection_domain)?;
+        if let Some(extended) = context.extended
+            && !self.queues.contains_key(&extended.queue)
+        {
+            return Err(Refused::Unknown { what: "completion queue", number: extended.queue });
+        }
         let number =
             self.number(bounds.log_max_queue_pairs, "shared receive queue", self.shared.len())?;
         *self.domain_users(context.protection_domain)? += 1;
+        let completions = context.extended.map(|extended| extended.queue);
+        if let Some(queue) = completions.and_then(|queue| self.queues.get_mut(&queue)) {
+            queue.users += 1;
+        }
         let shared = SharedReceives { context, users: 0, head: 0, taken: 0, limit: None };
         self.shared.insert(number, shared);
         Ok(number)
     }
 
-    /// Asks for an event when fewer than `mark` receives are left.
+    /// Asks for an event when fewer than `mark` receives are left: at once, if that is so.
     pub fn limit_shared_receives(&mut self, number: u32, mark: u16) -> Result<(), Refused> {
         let unknown = Refused::Unknown { what: "shared receive queue", number };
-        self.shared.get_mut(&number).ok_or(unknown)?.limit = (mark > 0).then_some(mark);
+        let shared = self.shared.get_mut(&number).ok_or(unknown)?;
+        shared.limit = (mark > 0).then_some(mark);
+        if shared.passes_limit(self.memory.space()) {
+            self.raise(Event::SharedReceiveLimit { queue: number });
+        }
         Ok(())
+    }
+
+    /// The mark below which a shared receive queue raises an event; 0 if it raises none.
+    pub fn shared_receive_limit(&self, number: u32) -> Option<u16> {
+        self.shared.get(&number).map(|shared| shared.limit.unwrap_or(0))
     }
 
     /// Destroys a shared receive queue. Its ring is not touched after this.
@@ -143,7 +198,11 @@ impl Connectx {
             return Err(Refused::Busy { what: "shared receive queue", number });
         }
         let domain = shared.context.protection_domain;
+        let completions = shared.context.extended.map(|extended| extended.queue);
         self.shared.remove(&number);
+        if let Some(queue) = completions.and_then(|queue| self.queues.get_mut(&queue)) {
+            queue.users -= 1;
+        }
         *self.domain_users(domain)? -= 1;
         Ok(())
     }

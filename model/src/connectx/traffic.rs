@@ -3,7 +3,7 @@
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::send::Limits;
-use super::{Path, State};
+use super::{Event, Path, State};
 use crate::fabric::{Fabric, Message};
 use crate::rc::{Connection, Packet, Progress};
 use std::collections::VecDeque;
@@ -52,6 +52,7 @@ impl Connectx {
             memory: &mut self.memory,
             queues: &mut self.queues,
             domains: &mut self.domains,
+            changeable: &mut self.changeable,
             shared: &mut self.shared,
             fabric,
             port: self.port,
@@ -76,7 +77,10 @@ impl Connectx {
         }
         if host.core.state == State::Error {
             host.flush();
-            self.in_error.insert(number);
+            let first = self.in_error.insert(number);
+            if first && host.core.context.shared_receives.is_some() {
+                host.raise(Event::LastReceiveReached { pair: number });
+            }
         }
         let deadline = pair.connection.as_ref().and_then(Connection::next_deadline);
         let known = self.deadline_of.get(&number).copied();

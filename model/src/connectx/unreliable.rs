@@ -96,7 +96,10 @@ impl Attendant<'_> {
             return Status::LocalQpOperation;
         };
         let (immediate, remote) = match entry.operation {
-            Operation::Local => return Status::Success,
+            Operation::Local => {
+                let change = entry.change.as_deref();
+                return change.map_or(Status::Success, |change| self.change_key(change));
+            }
             Operation::Send => (None, None),
             Operation::SendImmediate(word) => (Some(word), None),
             Operation::Write(remote) => (None, Some(remote)),
@@ -126,6 +129,7 @@ impl Attendant<'_> {
                 solicited: last && entry.solicited,
                 partition_key: 0xffff,
                 destination: self.core.attributes.peer.unwrap_or(0),
+                extended: None,
                 ack_request: false,
                 psn: Psn::new(psn),
                 headers,
@@ -173,7 +177,7 @@ impl Attendant<'_> {
                 }
                 _ => {
                     let spare = self.core.unreliable.spare.take();
-                    let receive = spare.or_else(|| self.fetch_receive());
+                    let receive = spare.or_else(|| self.fetch_receive(None));
                     receive.map(|receive| Incoming::Send(receive, 0))
                 }
             };
@@ -266,7 +270,7 @@ impl Attendant<'_> {
             return;
         }
         let spare = self.core.unreliable.spare.take();
-        let Some(receive) = spare.or_else(|| self.fetch_receive()) else { return };
+        let Some(receive) = spare.or_else(|| self.fetch_receive(None)) else { return };
         self.complete_receive(ReceiveCompletion {
             entry: receive.entry,
             status: Status::Success,

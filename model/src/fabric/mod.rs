@@ -147,6 +147,7 @@ mod testing {
             solicited: false,
             partition_key: 0xffff,
             destination: 1,
+            extended: None,
             ack_request: false,
             psn: Psn::new(number),
             headers: Headers::Plain,

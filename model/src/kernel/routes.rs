@@ -106,6 +106,8 @@ impl EventSink for Routes {
             Event::CommunicationEstablished { pair } => {
                 push(table.pairs.get(&pair), AsyncEventType::CommunicationEstablished);
             }
+            // This kernel has no shared receive queues.
+            Event::LastReceiveReached { .. } | Event::SharedReceiveLimit { .. } => {}
             Event::PortActive => all(1, AsyncEventType::PortActive),
             Event::PortError => all(1, AsyncEventType::PortError),
             Event::GidChange => all(1, AsyncEventType::GidChange),

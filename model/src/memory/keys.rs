@@ -104,6 +104,29 @@ pub enum Pages {
         /// The device address of each page's first byte.
         addresses: Arc<[u64]>,
     },
+    /// Parts of other registrations of the same protection domain, one after the other.
+    Parts(Arc<[Part]>),
+    /// A pattern of such parts, again and again.
+    Strides(Strides),
+}
+
+/// A part of another registration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The other registration's key.
+    pub key: u32,
+    /// The first byte's address, as that one counts.
+    pub address: u64,
+    /// The bytes.
+    pub length: u64,
+}
+
+/// A pattern of parts that is taken again and again: each part with the bytes from its start to its
+/// start the next time.
+#[derive(Clone, Debug)]
+pub struct Strides {
+    /// The parts, and their strides.
+    pub parts: Arc<[(Part, u32)]>,
 }
 
 impl Pages {
@@ -158,6 +181,11 @@ pub enum Refusal {
         /// The end of the access in bytes from the list's start.
         needed: u64,
     },
+    /// Registrations stand on others too many times.
+    Nested {
+        /// The key that would be one too many.
+        key: u32,
+    },
     /// The registration's pages have no memory behind them.
     Fault(super::Fault),
 }
@@ -179,6 +207,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::ListTooShort { capacity, needed } => {
                 write!(f, "a list of {capacity} bytes was asked for byte {needed}")
+            }
+            Refusal::Nested { key } => {
+                write!(f, "key {key:#x} is reached through too many others")
             }
             Refusal::Fault(fault) => fault.fmt(f),
         }
@@ -322,6 +353,31 @@ impl Keys {
         }
         self.slots[(key >> 8) as usize].invalid = true;
         Ok(())
+    }
+
+    /// What is at an index, whatever its key's variant and whether it is valid: for those who change
+    /// keys. Answers the key as it is now, whether it is valid, and the registration.
+    pub fn at_index(&self, index: u32) -> Option<(u32, bool, &Registration)> {
+        let slot = self.slots.get(index as usize)?;
+        let registration = slot.registration.as_ref()?;
+        Some((index << 8 | u32::from(slot.variant), !slot.invalid, registration))
+    }
+
+    /// Gives the index of a key another variant and validity, and changes its registration. Answers
+    /// whether there is one.
+    pub fn rewrite(
+        &mut self,
+        index: u32,
+        variant: u8,
+        valid: bool,
+        change: impl FnOnce(&mut Registration),
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(index as usize) else { return false };
+        let Some(registration) = slot.registration.as_mut() else { return false };
+        change(registration);
+        slot.variant = variant;
+        slot.invalid = !valid;
+        true
     }
 
     /// Changes `key`'s registration. Answers whether it is there and valid.

@@ -17,13 +17,15 @@ mod payload;
 mod process;
 mod region;
 mod test_memory;
+mod translate;
 mod window;
 
-pub use keys::{Access, Keys, NoFreeKey, Pages, Refusal, Registration, Right};
+pub use keys::{Access, Keys, NoFreeKey, Pages, Part, Refusal, Registration, Right, Strides};
 pub use payload::{Buffer, Payload, Segment};
 pub use process::ProcessMemory;
 pub use region::{Entry, List, Memory};
 pub use test_memory::TestMemory;
+pub use translate::MAX_INDIRECTION;
 pub use window::Window;
 
 use std::fmt;

@@ -1,8 +1,7 @@
 //! Accesses of queue pairs to memory: checked by key, then copied.
 
-use super::{
-    AddressSpace, Buffer, Fault, Keys, Pages, Payload, Refusal, Registration, Right, Segment,
-};
+use super::translate::translate;
+use super::{AddressSpace, Buffer, Fault, Keys, Payload, Refusal, Right, Segment};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -110,7 +109,7 @@ impl Memory {
         let right = Right::RemoteRead;
         let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
         let buffer = Buffer::filled(len, |bytes| {
-            translate(registration, address, len, |address, done, len| {
+            translate(&self.keys, registration, right, address, len, |address, done, len| {
                 self.space.read(address, &mut bytes[done..done + len])
             })
         })?;
@@ -131,7 +130,7 @@ impl Memory {
         let right = Right::RemoteRead;
         let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
         let mut segments = Segments::default();
-        translate(registration, address, len, |address, _, len| {
+        translate(&self.keys, registration, right, address, len, |address, _, len| {
             self.space.probe(address, len)?;
             segments.push(address, len);
             Ok(())
@@ -152,11 +151,11 @@ impl Memory {
         if len == 0 {
             return Ok(());
         }
-        let registration =
-            self.keys.check(key, protection_domain, Right::RemoteWrite, address, len as u64)?;
-        Ok(translate(registration, address, len, |address, done, len| {
+        let right = Right::RemoteWrite;
+        let registration = self.keys.check(key, protection_domain, right, address, len as u64)?;
+        translate(&self.keys, registration, right, address, len, |address, done, len| {
             payload.copy_to(done, len, &*self.space, address)
-        })?)
+        })
     }
 
     /// The peer's fetch-and-add on the 8 bytes at `address` of `key`: what they were. The bytes are
@@ -191,10 +190,10 @@ impl Memory {
         if !address.is_multiple_of(8) {
             return Err(Refusal::Misaligned { address });
         }
-        let registration =
-            self.keys.check(key, protection_domain, Right::RemoteAtomic, address, 8)?;
+        let right = Right::RemoteAtomic;
+        let registration = self.keys.check(key, protection_domain, right, address, 8)?;
         let mut device_address = 0;
-        translate(registration, address, 8, |address, done, _| {
+        translate(&self.keys, registration, right, address, 8, |address, done, _| {
             // Registrations of bytes that are not aligned like their addresses may cut the word in
             // two; the first piece's address is then not a multiple of 8, which faults.
             if done == 0 {
@@ -232,9 +231,14 @@ impl Memory {
             let bounds = Refusal::Bounds { key, address: entry.address, length };
             let address = entry.address.checked_add(skip).ok_or(bounds)?;
             let registration = self.keys.check(key, protection_domain, right, address, here)?;
-            translate(registration, address, here as usize, |address, within, len| {
-                each(address, done + within, len)
-            })?;
+            translate(
+                &self.keys,
+                registration,
+                right,
+                address,
+                here as usize,
+                |address, within, len| each(address, done + within, len),
+            )?;
             done += here as usize;
             skip = 0;
         }
@@ -284,52 +288,10 @@ impl Segments {
     }
 }
 
-/// Calls `each` with the device addresses of the `len` bytes at `address` of `registration`, which
-/// are in its bounds: address, how far in, length.
-fn translate(
-    registration: &Registration,
-    address: u64,
-    len: usize,
-    mut each: impl FnMut(u64, usize, usize) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let offset = address - registration.start;
-    match &registration.pages {
-        Pages::Flat { device_start } => {
-            let address = device_start.checked_add(offset).ok_or(Fault { address, len })?;
-            each(address, 0, len)
-        }
-        Pages::List { log_size, addresses } => {
-            let fault = Fault { address, len };
-            let page = 1u64.checked_shl(u32::from(*log_size)).ok_or(fault)?;
-            let mut at = (registration.start & (page - 1)).checked_add(offset).ok_or(fault)?;
-            let mut done = 0;
-            while done < len {
-                let mut index = usize::try_from(at >> log_size).map_err(|_| fault)?;
-                let within = at & (page - 1);
-                let start = addresses.get(index).ok_or(fault)?;
-                let start = start.checked_add(within).ok_or(fault)?;
-                // Pages that follow each other are one piece.
-                let mut here = page - within;
-                while here < (len - done) as u64
-                    && addresses.get(index + 1) == start.checked_add(here).as_ref()
-                {
-                    index += 1;
-                    here += page;
-                }
-                let here = here.min((len - done) as u64);
-                each(start, done, here as usize)?;
-                at += here;
-                done += here as usize;
-            }
-            Ok(())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Access, TestMemory};
+    use crate::memory::{Access, Pages, Registration, TestMemory};
 
     const DOMAIN: u32 = 3;
 

@@ -23,8 +23,9 @@ struct Read {
     /// The PSN of the next packet, and the one after the last.
     psn: Psn,
     end: Psn,
-    /// What is left to read.
+    /// What is left to read, in this protection domain.
     reth: Reth,
+    domain: u32,
     /// No packet has been sent yet.
     first: bool,
     message_sequence: u32,
@@ -54,8 +55,16 @@ impl Answers {
     }
 
     /// Answers the read of `reth` with the packets from `psn` to before `end`.
-    pub(super) fn read(&mut self, psn: Psn, end: Psn, reth: Reth, message_sequence: u32) {
-        self.0.push_back(Answer::Read(Read { psn, end, reth, first: true, message_sequence }));
+    pub(super) fn read(
+        &mut self,
+        psn: Psn,
+        end: Psn,
+        reth: Reth,
+        domain: u32,
+        message_sequence: u32,
+    ) {
+        let read = Read { psn, end, reth, domain, first: true, message_sequence };
+        self.0.push_back(Answer::Read(read));
     }
 
     /// Answers an atomic.
@@ -93,11 +102,12 @@ impl Answers {
         psn: Psn,
         end: Psn,
         reth: Reth,
+        domain: u32,
         message_sequence: u32,
         most: usize,
     ) {
         let room = self.reads() < most;
-        let read = Read { psn, end, reth, first: true, message_sequence };
+        let read = Read { psn, end, reth, domain, first: true, message_sequence };
         // A part of the same read may still wait to be sent.
         let same = self.0.iter_mut().find_map(|answer| match answer {
             Answer::Read(other) if other.end == end => Some(other),
@@ -191,7 +201,7 @@ impl Read {
         longest: u16,
         host: &impl Host,
     ) -> Result<Packet, Refusal> {
-        let (mtu, domain) = (attributes.mtu.bytes(), attributes.protection_domain);
+        let (mtu, domain) = (attributes.mtu.bytes(), self.domain);
         let left = self.end.since(self.psn);
         let opcode = match (self.first, left == 1) {
             (true, true) => Opcode::ReadResponseOnly,
@@ -256,6 +266,7 @@ fn answer_packet(attributes: &Attributes, opcode: Opcode, psn: Psn, headers: Hea
         solicited: false,
         partition_key: attributes.partition_key,
         destination: attributes.peer,
+        extended: attributes.extended.then_some(0),
         ack_request: false,
         psn,
         headers,

@@ -49,6 +49,8 @@ pub enum ByteOrder {
 pub struct Attributes {
     /// The peer's queue pair number, 24 bits.
     pub peer: u32,
+    /// It is an extended connection (XRC): each request says which shared receive queue it is about.
+    pub extended: bool,
     /// The partition key that packets carry.
     pub partition_key: u16,
     /// The most payload of a packet, both ways.
@@ -178,7 +180,8 @@ impl Connection {
     pub fn receive(&mut self, now: u64, packet: &Packet, host: &mut impl Host) {
         // The top bit of a partition key is the membership, not the partition.
         let other_partition = packet.partition_key ^ self.attributes.partition_key;
-        if self.failed || other_partition & 0x7fff != 0 {
+        let other_service = packet.extended.is_some() != self.attributes.extended;
+        if self.failed || other_partition & 0x7fff != 0 || other_service {
             return;
         }
         if !self.established {

@@ -30,8 +30,16 @@ pub trait Host {
     /// ones.
     fn complete_send(&mut self, request: &Request, status: Status);
 
-    /// The next receive of the receive queue, or `None` if there is none.
-    fn next_receive(&mut self) -> Option<Receive>;
+    /// The next receive of the receive queue, or `None` if there is none. On an extended connection:
+    /// of the shared receive queue `extended`.
+    fn next_receive(&mut self, extended: Option<u32>) -> Option<Receive>;
+
+    /// The protection domain of the shared receive queue `number`, if an extended connection's peer
+    /// may use it: its receives and the peer's keys are of that domain.
+    fn extended_domain(&self, number: u32) -> Option<u32> {
+        let _ = number;
+        None
+    }
 
     /// A receive ended. Called once for each that was taken, in order.
     fn complete_receive(&mut self, completion: ReceiveCompletion);
@@ -53,6 +61,8 @@ pub struct Request {
     pub entry: u64,
     /// What to do.
     pub operation: Operation,
+    /// The peer's shared receive queue, on an extended connection.
+    pub extended: u32,
     /// The local bytes: sent by sends and writes, written by reads and atomics.
     pub data: Data,
     /// Begin only when every read and atomic before it completed.

@@ -20,6 +20,9 @@ pub struct Packet {
     pub partition_key: u16,
     /// The queue pair that it is for, 24 bits.
     pub destination: u32,
+    /// It is of an extended connection (XRC, IBTA vol. 1, annex A14): the shared receive queue that a
+    /// request is about, 24 bits (XRCETH); 0 in answers, which do not say it.
+    pub extended: Option<u32>,
     /// An acknowledgement is asked for.
     pub ack_request: bool,
     /// Its sequence number.

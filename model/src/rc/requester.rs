@@ -185,6 +185,7 @@ impl Requester {
             solicited: last && taken.request.solicited,
             partition_key: attributes.partition_key,
             destination: attributes.peer,
+            extended: attributes.extended.then_some(taken.request.extended),
             ack_request: ask,
             psn: self.next,
             headers,

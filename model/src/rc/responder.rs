@@ -134,16 +134,17 @@ impl Responder {
             return Err(INVALID);
         }
         let access = attributes.peer_access;
+        let domain = domain_of(attributes, packet, host).ok_or(INVALID)?;
         match (packet.opcode, &self.message) {
             (SendFirst | SendOnly | SendOnlyImmediate | SendOnlyInvalidate, None) => {
-                let receive = host.next_receive().ok_or(Refused::NotReady)?;
+                let receive = host.next_receive(packet.extended).ok_or(Refused::NotReady)?;
                 self.message = Some(Message::Send { receive, received: 0 });
-                self.send(attributes, packet, host)
+                self.send(domain, packet, host)
             }
             (
                 SendMiddle | SendLast | SendLastImmediate | SendLastInvalidate,
                 Some(Message::Send { .. }),
-            ) => self.send(attributes, packet, host),
+            ) => self.send(domain, packet, host),
             (WriteFirst | WriteOnly | WriteOnlyImmediate, None) => {
                 let (Headers::Remote(reth) | Headers::RemoteImmediate(reth, _)) = packet.headers
                 else {
@@ -152,9 +153,9 @@ impl Responder {
                 if !access.remote_write {
                     return Err(INVALID);
                 }
-                check_remote(attributes, Right::RemoteWrite, reth, host)?;
+                check_remote(domain, Right::RemoteWrite, reth, host)?;
                 self.message = Some(Message::Write { reth, received: 0 });
-                let result = self.write(attributes, packet, host);
+                let result = self.write(domain, packet, host);
                 if matches!(result, Err(Refused::NotReady)) {
                     // The packet will come again, as the first of its message.
                     self.message = None;
@@ -162,7 +163,7 @@ impl Responder {
                 result
             }
             (WriteMiddle | WriteLast | WriteLastImmediate, Some(Message::Write { .. })) => {
-                self.write(attributes, packet, host)
+                self.write(domain, packet, host)
             }
             (ReadRequest, None) => {
                 let Headers::Remote(reth) = packet.headers else { return Err(INVALID) };
@@ -170,11 +171,11 @@ impl Responder {
                 if !access.remote_read || self.answers.reads() >= resources {
                     return Err(INVALID);
                 }
-                check_remote(attributes, Right::RemoteRead, reth, host)?;
+                check_remote(domain, Right::RemoteRead, reth, host)?;
                 let psn = self.expected;
                 self.expected = psn.add(packets(reth.length.into(), mtu));
                 self.completed_message();
-                self.answers.read(psn, self.expected, reth, self.message_sequence);
+                self.answers.read(psn, self.expected, reth, domain, self.message_sequence);
                 Ok(())
             }
             (CompareSwap | FetchAdd, None) => {
@@ -182,23 +183,17 @@ impl Responder {
                 if !access.remote_atomic || attributes.responder_resources == 0 {
                     return Err(INVALID);
                 }
-                self.atomic(attributes, packet.opcode, atomic, host)
+                self.atomic(attributes, domain, packet.opcode, atomic, host)
             }
             _ => Err(INVALID),
         }
     }
 
     /// A packet of the send in progress.
-    fn send(
-        &mut self,
-        attributes: &Attributes,
-        packet: &Packet,
-        host: &mut impl Host,
-    ) -> Result<(), Refused> {
+    fn send(&mut self, domain: u32, packet: &Packet, host: &mut impl Host) -> Result<(), Refused> {
         let Some(Message::Send { receive, received }) = &mut self.message else {
             return Err(INVALID);
         };
-        let domain = attributes.protection_domain;
         host.memory().scatter(domain, &receive.list, *received, &packet.payload).map_err(
             |refusal| match refusal {
                 Refusal::ListTooShort { .. } => {
@@ -242,12 +237,7 @@ impl Responder {
     }
 
     /// A packet of the write in progress.
-    fn write(
-        &mut self,
-        attributes: &Attributes,
-        packet: &Packet,
-        host: &mut impl Host,
-    ) -> Result<(), Refused> {
+    fn write(&mut self, domain: u32, packet: &Packet, host: &mut impl Host) -> Result<(), Refused> {
         let Some(Message::Write { reth, received }) = &mut self.message else {
             return Err(INVALID);
         };
@@ -259,13 +249,12 @@ impl Responder {
         }
         let immediate = immediate(packet);
         let receive = match immediate {
-            Some(_) => Some(host.next_receive().ok_or(Refused::NotReady)?),
+            Some(_) => Some(host.next_receive(packet.extended).ok_or(Refused::NotReady)?),
             None => None,
         };
         let address = reth.address.wrapping_add((*received).into());
         let (rkey, length) = (reth.rkey, reth.length);
         *received += len;
-        let domain = attributes.protection_domain;
         let written = host.memory().write_remote(domain, rkey, address, &packet.payload);
         if let Some(receive) = receive {
             host.complete_receive(match &written {
@@ -293,12 +282,12 @@ impl Responder {
     fn atomic(
         &mut self,
         attributes: &Attributes,
+        domain: u32,
         opcode: Opcode,
         atomic: AtomicEth,
         host: &mut impl Host,
     ) -> Result<(), Refused> {
         let AtomicEth { address, rkey, swap_add, compare } = atomic;
-        let domain = attributes.protection_domain;
         let memory = host.memory();
         let was = match opcode {
             Opcode::FetchAdd => memory.fetch_add(domain, rkey, address, swap_add),
@@ -320,18 +309,19 @@ impl Responder {
     /// answered from memory. What cannot be is dropped: the requester will try again, or give up.
     fn execute_again(&mut self, attributes: &Attributes, packet: &Packet, host: &mut impl Host) {
         let (psn, sequence) = (packet.psn, self.message_sequence);
+        let Some(domain) = domain_of(attributes, packet, host) else { return };
         match (packet.opcode, packet.headers) {
             (Opcode::ReadRequest, Headers::Remote(reth)) => {
                 let count = packets(reth.length.into(), attributes.mtu.bytes());
                 if u64::from(reth.length) > MAX_MESSAGE
                     || count > self.expected.since(psn)
                     || !attributes.peer_access.remote_read
-                    || check_remote(attributes, Right::RemoteRead, reth, host).is_err()
+                    || check_remote(domain, Right::RemoteRead, reth, host).is_err()
                 {
                     return;
                 }
                 let most = attributes.responder_resources.into();
-                self.answers.read_again(psn, psn.add(count), reth, sequence, most);
+                self.answers.read_again(psn, psn.add(count), reth, domain, sequence, most);
             }
             (Opcode::CompareSwap | Opcode::FetchAdd, _) => {
                 if let Some(&(_, was)) = self.atomics.iter().find(|saved| saved.0 == psn) {
@@ -397,13 +387,17 @@ impl Responder {
     }
 }
 
+/// The protection domain of what a request may touch: the queue pair's, or on an extended connection
+/// that of the shared receive queue that it names.
+fn domain_of(attributes: &Attributes, packet: &Packet, host: &impl Host) -> Option<u32> {
+    match packet.extended {
+        None => Some(attributes.protection_domain),
+        Some(queue) => host.extended_domain(queue),
+    }
+}
+
 /// Checks the whole range that a request names. A request for no bytes names none.
-fn check_remote(
-    attributes: &Attributes,
-    right: Right,
-    reth: Reth,
-    host: &impl Host,
-) -> Result<(), Refused> {
+fn check_remote(domain: u32, right: Right, reth: Reth, host: &impl Host) -> Result<(), Refused> {
     if u64::from(reth.length) > MAX_MESSAGE {
         return Err(INVALID);
     }
@@ -411,7 +405,6 @@ fn check_remote(
         return Ok(());
     }
     let keys = &host.memory().keys;
-    let domain = attributes.protection_domain;
     match keys.check(reth.rkey, domain, right, reth.address, reth.length.into()) {
         Ok(_) => Ok(()),
         Err(refusal) => Err(no_access(refusal)),

@@ -6,7 +6,7 @@ use crate::memory::{Buffer, Fault, Payload};
 use std::fmt;
 
 /// The most bytes of an encoded packet: headers and 4096 bytes of payload.
-pub const MAX_PACKET: usize = 12 + 28 + 4096;
+pub const MAX_PACKET: usize = 12 + 4 + 28 + 4096;
 
 /// Bytes that are not a packet of a reliable connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,11 +66,19 @@ impl std::error::Error for Malformed {}
 
 /// A base transport header's bytes.
 const BTH: usize = 12;
+/// An extended connection's header's bytes (XRCETH): 8 bits of nothing, and a shared receive queue.
+const XRCETH: usize = 4;
+/// The service in the top bits of an opcode (IBTA vol. 1, 9.2, "OpCode field"): extended connections.
+/// That of reliable connections is 0.
+const EXTENDED: u8 = 0b101 << 5;
+/// Those bits.
+const SERVICE: u8 = 0b111 << 5;
 
 impl Packet {
     /// The bytes of the encoded packet: headers, payload, and padding to a multiple of 4.
     pub fn encoded_len(&self) -> usize {
-        BTH + self.headers.layout().len() + self.payload.len().next_multiple_of(4)
+        let extended = if self.extended.is_some() { extended_len(self.opcode) } else { 0 };
+        BTH + extended + self.headers.layout().len() + self.payload.len().next_multiple_of(4)
     }
 
     /// Appends the packet's bytes to `to`. On failure, when the payload's memory is gone, `to` is as
@@ -86,10 +94,14 @@ impl Packet {
         let pad = payload.next_multiple_of(4) - payload;
         // The migration bit is 1: a queue pair that has no alternate path counts as migrated.
         let flags = u8::from(self.solicited) << 7 | 1 << 6 | (pad as u8) << 4;
-        to.extend_from_slice(&[self.opcode as u8, flags]);
+        let service = if self.extended.is_some() { EXTENDED } else { 0 };
+        to.extend_from_slice(&[service | self.opcode as u8, flags]);
         to.extend_from_slice(&self.partition_key.to_be_bytes());
         to.extend_from_slice(&(self.destination & 0xff_ffff).to_be_bytes());
         to.extend_from_slice(&(u32::from(self.ack_request) << 31 | self.psn.get()).to_be_bytes());
+        if let Some(queue) = self.extended.filter(|_| extended_len(self.opcode) > 0) {
+            to.extend_from_slice(&(queue & 0xff_ffff).to_be_bytes());
+        }
         self.headers.encode(to);
         let header = to.len();
         to.resize(header + payload + pad, 0);
@@ -109,12 +121,21 @@ impl Packet {
         let partition_key = u16::from_be_bytes(reader.take().ok_or(short(BTH))?);
         let destination = reader.word().ok_or(short(BTH))? & 0xff_ffff;
         let sequence = reader.word().ok_or(short(BTH))?;
-        let opcode = Opcode::from_byte(opcode).ok_or(Malformed::Opcode(opcode))?;
+        let is_extended = opcode & SERVICE == EXTENDED;
+        let within = if is_extended { opcode & !SERVICE } else { opcode };
+        let opcode = Opcode::from_byte(within).ok_or(Malformed::Opcode(opcode))?;
         if flags & 0xf != 0 {
             return Err(Malformed::Version(flags & 0xf));
         }
         let layout = opcode.layout();
-        let headers = Headers::decode(layout, &mut reader).ok_or(short(BTH + layout.len()))?;
+        let extended_len = if is_extended { extended_len(opcode) } else { 0 };
+        let needed = BTH + extended_len + layout.len();
+        let extended = match (is_extended, extended_len) {
+            (false, _) => None,
+            (true, 0) => Some(0),
+            (true, _) => Some(reader.word().ok_or(short(needed))? & 0xff_ffff),
+        };
+        let headers = Headers::decode(layout, &mut reader).ok_or(short(needed))?;
         let len = reader.rest.len();
         let pad = flags >> 4 & 3;
         if !len.is_multiple_of(4) {
@@ -129,6 +150,7 @@ impl Packet {
             solicited: flags & 0x80 != 0,
             partition_key,
             destination,
+            extended,
             ack_request: sequence >> 31 != 0,
             psn: Psn::new(sequence),
             headers,
@@ -136,6 +158,11 @@ impl Packet {
             run: 1,
         })
     }
+}
+
+/// The bytes of a packet's XRCETH, if it is of an extended connection.
+fn extended_len(opcode: Opcode) -> usize {
+    if opcode.is_response() { 0 } else { XRCETH }
 }
 
 impl Layout {
@@ -262,6 +289,7 @@ mod tests {
             solicited: false,
             partition_key: 0xffff,
             destination,
+            extended: None,
             ack_request: false,
             psn: Psn::new(psn),
             headers,
@@ -432,6 +460,33 @@ mod tests {
         assert_eq!(opcodes, 23);
     }
 
+    /// The opcodes are those of `IB_OPCODE_XRC_*`, from 0xa0 on (annex A14; Linux's `ib_pack.h` has
+    /// the base 0xa0); the header follows the base transport header (IBTA vol. 1, A14.3.3).
+    #[test]
+    fn a_request_of_an_extended_connection_names_its_queue_and_an_answer_does_not() {
+        let mut send = packet(Opcode::SendOnlyImmediate, 5, 9, Headers::Immediate(7), b"1234");
+        send.extended = Some(0x12_3456);
+        assert_eq!(hex(&encoded(&send)), "a540ffff0000000500000009001234560000000731323334");
+        assert_eq!(encoded(&send).len(), send.encoded_len());
+        let back = Packet::decode(&encoded(&send)).unwrap();
+        assert_eq!((back.opcode, back.extended), (send.opcode, send.extended));
+        for len in 12..20 {
+            let short = Packet::decode(&encoded(&send)[..len]).err();
+            assert_eq!(short, Some(Malformed::Short { len, needed: 20 }));
+        }
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: 31 }, message_sequence: 1 };
+        let mut answer = packet(Opcode::Acknowledge, 5, 9, Headers::Ack(aeth), &[]);
+        answer.extended = Some(0);
+        assert_eq!(hex(&encoded(&answer)), "b140ffff00000005000000091f000001");
+        assert_eq!(Packet::decode(&encoded(&answer)).unwrap().extended, Some(0));
+        // The services between the two are none of these.
+        for opcode in [0x20, 0x40, 0x60, 0x80, 0xc0, 0xe0, 0xb8] {
+            let mut bytes = encoded(&send);
+            bytes[0] = opcode;
+            assert_eq!(Packet::decode(&bytes).err(), Some(Malformed::Opcode(opcode)));
+        }
+    }
+
     #[test]
     fn every_syndrome_byte_comes_back_as_it_went() {
         for byte in 0..=255 {
@@ -491,7 +546,8 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.usize(0..80)).map(|_| random.u8(..)).collect();
             if random.bool() && bytes.len() > 1 {
-                bytes[0] %= 0x18;
+                let service = if random.bool() { EXTENDED } else { 0 };
+                bytes[0] = (bytes[0] % 0x18) | service;
                 bytes[1] &= 0xf0;
             }
             let Ok(packet) = Packet::decode(&bytes) else { continue };
@@ -505,6 +561,9 @@ mod tests {
                 bytes[1] |= 0x40;
                 bytes[4] = 0;
                 bytes[8] &= 0x80;
+                if packet.extended.is_some() && !packet.opcode.is_response() {
+                    bytes[12] = 0;
+                }
                 bytes
             };
             assert_eq!(known(first), known(rest));

@@ -1,6 +1,8 @@
 //! A ConnectX function as its driver sees it: without a machine around it.
 
 mod driver;
+mod extended;
+mod keys;
 mod pair;
 
 use doorbell_model::connectx::Network;

@@ -6,10 +6,12 @@ use crate::driver::{Driver, PAGE, get, put};
 pub struct Pair {
     pub number: u32,
     rings: u64,
+    /// Where the ring of sends begins behind that.
+    pub sends_at: u64,
     record: u64,
     sends: u16,
     receives: u16,
-    completions: (u32, u64, u64),
+    pub completions: (u32, u64, u64),
     seen: u32,
     pub domain: u32,
     pub key: u32,
@@ -24,6 +26,11 @@ const RECEIVES: u64 = 64;
 
 impl Pair {
     pub fn new(driver: &mut Driver, events: u32) -> Pair {
+        Pair::with(driver, events, |_| ())
+    }
+
+    /// One whose context `more` has changed.
+    pub fn with(driver: &mut Driver, events: u32, more: impl FnOnce(&mut [u8])) -> Pair {
         let domain = driver.allocate(0x800);
         let completions = driver.completion_queue(events);
         let (rings, record) = (driver.pages(2), driver.page());
@@ -36,13 +43,26 @@ impl Pair {
         put(&mut input, CONTEXT + 0x3e8, 24, completions.0.into());
         put(&mut input, CONTEXT + 0x4e8, 24, completions.0.into());
         put(&mut input, CONTEXT + 0x500, 64, record);
+        more(&mut input[CONTEXT / 8..]);
         let number = get(&driver.run(&input, 16), 0x48, 24) as u32;
         let buffer = driver.pages(3);
         // The pages in another order than their addresses.
         let pages = [buffer + 2 * PAGE, buffer, buffer + PAGE];
         let key = driver.key(domain, &pages, 0x10_0000, 3 * PAGE);
         let (sends, receives, seen) = (0, 0, 0);
-        Pair { number, rings, record, sends, receives, completions, seen, domain, key, buffer }
+        Pair {
+            number,
+            rings,
+            sends_at: RECEIVES,
+            record,
+            sends,
+            receives,
+            completions,
+            seen,
+            domain,
+            key,
+            buffer,
+        }
     }
 
     fn change(&self, opcode: u16) -> Vec<u8> {
@@ -53,6 +73,18 @@ impl Pair {
 
     /// Reset to Ready to Send, towards `peer` at local identifier `lid`.
     pub fn connect(&self, driver: &mut Driver, lid: u16, peer: u32) {
+        self.answer(driver, lid, peer);
+        let mut input = self.change(0x504);
+        put(&mut input, CONTEXT + 0x3c8, 24, 0xff_fffe);
+        put(&mut input, CONTEXT + 0x388, 3, 2);
+        put(&mut input, CONTEXT + 0x38d, 3, 7);
+        put(&mut input, CONTEXT + 0x390, 3, 7);
+        put(&mut input, PATH + 0x40, 5, 14);
+        driver.run(&input, 16);
+    }
+
+    /// Reset to Ready to Receive, towards `peer` at local identifier `lid`.
+    pub fn answer(&self, driver: &mut Driver, lid: u16, peer: u32) {
         let mut input = self.change(0x502);
         put(&mut input, CONTEXT + 0x490, 3, 0b111);
         driver.run(&input, 16);
@@ -63,13 +95,6 @@ impl Pair {
         put(&mut input, CONTEXT + 0x4a3, 5, 1);
         put(&mut input, CONTEXT + 0x4a8, 24, 0xff_fffe);
         put(&mut input, PATH + 0x30, 16, lid.into());
-        driver.run(&input, 16);
-        let mut input = self.change(0x504);
-        put(&mut input, CONTEXT + 0x3c8, 24, 0xff_fffe);
-        put(&mut input, CONTEXT + 0x388, 3, 2);
-        put(&mut input, CONTEXT + 0x38d, 3, 7);
-        put(&mut input, CONTEXT + 0x390, 3, 7);
-        put(&mut input, PATH + 0x40, 5, 14);
         driver.run(&input, 16);
     }
 
@@ -86,18 +111,26 @@ impl Pair {
 
     /// Posts an entry of 16-byte segments after the control segment, and rings.
     pub fn send(&mut self, driver: &mut Driver, opcode: u8, segments: &[[u8; 16]]) {
-        let mut entry = [0; 64];
+        self.send_with(driver, opcode, 0, segments);
+    }
+
+    /// The same, with the word at the control segment's end: immediate data, or a key.
+    pub fn send_with(&mut self, driver: &mut Driver, opcode: u8, word: u32, segments: &[[u8; 16]]) {
+        let slots = (segments.len() + 1).div_ceil(4) as u16;
+        let mut entry = vec![0; 64 * usize::from(slots)];
         let first = u32::from(self.sends) << 8 | u32::from(opcode);
         entry[..4].copy_from_slice(&first.to_be_bytes());
         let second = self.number << 8 | (segments.len() + 1) as u32;
         entry[4..8].copy_from_slice(&second.to_be_bytes());
         entry[11] = 2 << 2;
+        entry[12..16].copy_from_slice(&word.to_be_bytes());
         for (number, segment) in segments.iter().enumerate() {
             entry[16 + number * 16..][..16].copy_from_slice(segment);
         }
-        let slot = u64::from(self.sends % 32);
-        driver.write(self.rings + RECEIVES + slot * 64, &entry);
-        self.sends += 1;
+        for (slot, bytes) in (self.sends..).zip(entry.chunks(64)) {
+            driver.write(self.rings + self.sends_at + u64::from(slot % 32) * 64, bytes);
+        }
+        self.sends += slots;
         driver.write(self.record + 4, &u32::from(self.sends).to_be_bytes());
         driver.doorbell(0x800, &entry[..8]);
     }

@@ -73,7 +73,7 @@ impl Host for Device {
         self.sent.push((request.entry, status));
     }
 
-    fn next_receive(&mut self) -> Option<Receive> {
+    fn next_receive(&mut self, _: Option<u32>) -> Option<Receive> {
         self.receives.pop_front()
     }
 
@@ -188,6 +188,7 @@ pub fn request(operation: Operation, list: List) -> Request {
         fenced: false,
         solicited: false,
         signaled: true,
+        extended: 0,
     }
 }
 
@@ -229,6 +230,7 @@ impl Setup {
     pub fn attributes(&self, peer: u32) -> Attributes {
         Attributes {
             peer,
+            extended: false,
             partition_key: 0xffff,
             mtu: self.mtu,
             protection_domain: DOMAIN,

@@ -40,6 +40,8 @@ mod kind {
     pub(super) const COMPLETION: u8 = 0x00;
     pub(super) const COMMUNICATION_ESTABLISHED: u8 = 0x02;
     pub(super) const COMPLETION_QUEUE_ERROR: u8 = 0x04;
+    pub(super) const LAST_RECEIVE: u8 = 0x13;
+    pub(super) const RECEIVE_LIMIT: u8 = 0x14;
     pub(super) const WORK_QUEUE_FATAL: u8 = 0x05;
     pub(super) const INTERNAL_ERROR: u8 = 0x08;
     pub(super) const PORT_CHANGE: u8 = 0x09;
@@ -271,6 +273,8 @@ impl EventSink for EventQueues {
             Event::CommunicationEstablished { pair: number } => {
                 (kind::COMMUNICATION_ESTABLISHED, 0, pair(number))
             }
+            Event::LastReceiveReached { pair: number } => (kind::LAST_RECEIVE, 0, pair(number)),
+            Event::SharedReceiveLimit { queue } => (kind::RECEIVE_LIMIT, 0, pair(queue)),
             Event::PortActive => (kind::PORT_CHANGE, port_change::ACTIVE, port),
             Event::PortError => (kind::PORT_CHANGE, port_change::DOWN, port),
             Event::GidChange => (kind::PORT_CHANGE, port_change::IDENTIFIERS, port),

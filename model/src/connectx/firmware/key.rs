@@ -4,6 +4,8 @@ use super::layout::key::{create_mkey_in, create_mkey_out, destroy_mkey_in, mkc};
 use super::page_list;
 use super::status::{Done, Refusal, Status};
 use super::{Firmware, answer};
+use crate::connectx::registration::{self, MOST_UNITS, UNIT};
+use crate::connectx::{Changeable, Refused};
 use crate::memory::{Access, Pages, Registration};
 
 /// Where the context is in CREATE_MKEY, and in QUERY_MKEY's answer.
@@ -15,11 +17,11 @@ const PAGES_IN_UNIT: u64 = 2;
 mod mode {
     pub(super) const ONE_PIECE: u64 = 0;
     pub(super) const PAGES: u64 = 1;
+    pub(super) const PARTS: u64 = 2;
 }
 
 /// A key, and what it was made of.
 pub(super) struct Key {
-    number: u32,
     context: Vec<u8>,
 }
 
@@ -28,18 +30,36 @@ impl Firmware {
         let context = input.get(CONTEXT..CONTEXT + mkc::BYTES).ok_or_else(|| {
             Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len()))
         })?;
-        let registration = registration(context, input)?;
+        let registration = registered(context, input)?;
         let variant = mkc::MKEY_7_0.get(context) as u8;
-        let number = self.with_nic(|nic, _, _| nic.create_key(registration, Some(variant)))?;
+        let free = mkc::FREE.is_set(context);
+        let form = mkc::UMR_EN.is_set(context).then(|| Changeable {
+            // Entries write lists in blocks of 64 bytes (`MLX5_UMR_FLEX_ALIGNMENT`).
+            units: mkc::TRANSLATIONS_OCTWORD_SIZE
+                .get32(context)
+                .min(MOST_UNITS)
+                .next_multiple_of(4),
+            parts: access_mode(context) == mode::PARTS,
+            queue_pair: None,
+        });
+        let number = self.with_nic(|nic, _, _| {
+            let key = nic.create_key(registration, Some(variant))?;
+            if let Some(form) = form {
+                nic.make_changeable(key, form, free);
+            }
+            Ok::<_, Refused>(key)
+        })?;
         create_mkey_out::MKEY_INDEX.set(output, (number >> 8).into());
-        self.keys.insert(number >> 8, Key { number, context: context.to_vec() });
+        self.keys.insert(number >> 8, Key { context: context.to_vec() });
         Ok(())
     }
 
     pub(super) fn destroy_key(&mut self, input: &[u8]) -> Done {
         let index = destroy_mkey_in::MKEY_INDEX.get32(input);
-        let number = self.keys.get(&index).ok_or_else(|| Refusal::unknown("key", index))?.number;
-        self.with_nic(|nic, fabric, _| nic.destroy_key(number, fabric))?;
+        self.with_nic(|nic, fabric, _| {
+            let key = nic.key_at(index);
+            nic.destroy_key(key.unwrap_or(index << 8), fabric)
+        })?;
         self.keys.remove(&index);
         Ok(())
     }
@@ -53,16 +73,17 @@ impl Firmware {
 }
 
 /// The memory that a context, and the list in its command, stand for.
-fn registration(context: &[u8], input: &[u8]) -> Done<Registration> {
+fn registered(context: &[u8], input: &[u8]) -> Done<Registration> {
     let start = mkc::START_ADDR.get(context);
     let whole = mkc::LENGTH64.is_set(context);
     let length = if whole { u64::MAX - start } else { mkc::LEN.get(context) };
-    let mode = mkc::ACCESS_MODE_4_2.get(context) << 2 | mkc::ACCESS_MODE_1_0.get(context);
+    let mode = access_mode(context);
     // A key that is free is made to be written by work entries later; nothing is behind it.
     let (pages, length) = match mode {
         _ if mkc::FREE.is_set(context) => (Pages::identity(start), 0),
         mode::ONE_PIECE => (Pages::identity(start), length),
         mode::PAGES => (listed_pages(context, input, start, length)?, length),
+        mode::PARTS => (listed_parts(input)?, length),
         other => return Err(Refusal::parameter("access mode of a key", other)),
     };
     Ok(Registration {
@@ -79,6 +100,24 @@ fn registration(context: &[u8], input: &[u8]) -> Done<Registration> {
         relaxed: mkc::RELAXED_ORDERING_WRITE.is_set(context),
         remote_invalidate: mkc::EN_RINVAL.is_set(context),
     })
+}
+
+fn access_mode(context: &[u8]) -> u64 {
+    mkc::ACCESS_MODE_4_2.get(context) << 2 | mkc::ACCESS_MODE_1_0.get(context)
+}
+
+fn listed_parts(input: &[u8]) -> Done<Pages> {
+    let units = create_mkey_in::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input) as usize;
+    let list =
+        units.checked_mul(UNIT).and_then(|length| input.get(page_list::LIST..)?.get(..length));
+    let list = list.ok_or_else(|| {
+        let length = input.len();
+        Refusal::new(
+            Status::BadInputLength,
+            format_args!("a list of {units} parts in a command of {length} bytes"),
+        )
+    })?;
+    Ok(Pages::Parts(list.chunks_exact(UNIT).map(registration::part).collect()))
 }
 
 fn listed_pages(context: &[u8], input: &[u8], start: u64, length: u64) -> Done<Pages> {

@@ -42,6 +42,7 @@ mod status;
 pub(crate) use command_queue::{LOG_ENTRIES, LOG_ENTRY};
 pub(crate) use event_queue::Doorbell;
 pub use event_queue::Interrupts;
+pub(super) use layout::key::mkc;
 pub use port::Port;
 pub use status::{Refusal, Status};
 

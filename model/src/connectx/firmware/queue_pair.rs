@@ -28,6 +28,7 @@ mod service {
     pub(super) const RC: u64 = 0x0;
     pub(super) const UC: u64 = 0x1;
     pub(super) const UD: u64 = 0x2;
+    pub(super) const XRC: u64 = 0x3;
     pub(super) const QP0: u64 = 0x7;
     pub(super) const QP1: u64 = 0x8;
     pub(super) const REGISTER: u64 = 0xc;
@@ -169,7 +170,9 @@ fn decode(context: &[u8], input: &[u8]) -> Done<QueuePairContext> {
     let service = match qpc::ST.get(context) {
         service::RC => Service::ReliableConnected,
         service::UC => Service::UnreliableConnected,
-        kind @ (service::UD | service::QP0 | service::QP1 | service::REGISTER) => {
+        service::XRC => Service::ExtendedConnected { domain: qpc::XRCD.get32(context) },
+        service::REGISTER => Service::Registration,
+        kind @ (service::UD | service::QP0 | service::QP1) => {
             let well_known = match kind {
                 service::QP0 => Some(0),
                 service::QP1 => Some(1),

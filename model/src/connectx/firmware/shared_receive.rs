@@ -4,7 +4,7 @@ use super::layout::work_queue::{arm_rq_in, create_out, modify_in, rmpc, srqc, wq
 use super::page_list;
 use super::status::{Done, Refusal, Status};
 use super::{Firmware, answer};
-use crate::connectx::SharedReceiveContext;
+use crate::connectx::{ExtendedReceives, SharedReceiveContext};
 
 /// Where the context is in commands about memory pools, and their queue in it.
 const POOL_CONTEXT: usize = 32;
@@ -29,6 +29,7 @@ impl Firmware {
             log_entries,
             log_stride,
             record: wq::DBR_ADDR.get(queue),
+            extended: None,
         };
         let context = part(input, POOL_CONTEXT, rmpc::BYTES)?.to_vec();
         self.make_shared(made, context, output)
@@ -52,6 +53,11 @@ impl Firmware {
             log_entries,
             log_stride,
             record,
+            extended: Some(ExtendedReceives {
+                domain: xrc_srqc::XRCD.get32(context),
+                queue: xrc_srqc::CQN.get32(context),
+                user_index: xrc_srqc::USER_INDEX.get32(context),
+            }),
         };
         let context = context.to_vec();
         self.make_shared(made, context, output)
@@ -73,6 +79,7 @@ impl Firmware {
             log_entries,
             log_stride,
             record: srqc::DBR_ADDR.get(context),
+            extended: None,
         };
         let context = context.to_vec();
         self.make_shared(made, context, output)
@@ -105,9 +112,15 @@ impl Firmware {
         pool: bool,
     ) -> Done {
         let number = modify_in::RQN.get32(input);
+        let limit = self.network.with_nic(self.nic, |nic, _, _| nic.shared_receive_limit(number));
         let context = self.shared_receives.get(&number);
         let context = context.ok_or_else(|| Refusal::unknown("shared receive queue", number))?;
-        answer(output, if pool { POOL_CONTEXT } else { CONTEXT }, context);
+        let (at, mark) = match pool {
+            true => (POOL_CONTEXT, wq::LWM.within(POOL_QUEUE)),
+            false => (CONTEXT, srqc::LWM.within(CONTEXT)),
+        };
+        answer(output, at, context);
+        mark.set(output, limit.flatten().unwrap_or(0).into());
         Ok(())
     }
 

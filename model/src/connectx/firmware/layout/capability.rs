@@ -11,10 +11,14 @@ structure! {
         LOG_MAX_CQ_SZ: 0xc8, 8;
         LOG_MAX_CQ: 0xdb, 5;
         LOG_MAX_EQ_SZ: 0xe0, 8;
+        RELAXED_ORDERING_WRITE_UMR: 0xd0, 1;
+        RELAXED_ORDERING_READ_UMR: 0xd1, 1;
+        RELAXED_ORDERING_WRITE: 0xe8, 1;
         LOG_MAX_MKEY: 0xea, 6;
         LOG_MAX_EQ: 0xfc, 4;
         MAX_INDIRECTION: 0x100, 8;
         LOG_MAX_MRW_SZ: 0x109, 7;
+        UMR_EXTENDED_TRANSLATION_OFFSET: 0x118, 1;
         NULL_MKEY: 0x119, 1;
         LOG_MAX_KLM_LIST_SIZE: 0x11a, 6;
         LOG_MAX_RA_REQ_QP: 0x14a, 6;
@@ -33,7 +37,6 @@ structure! {
         MAX_TC: 0x1cc, 4;
         CQE_VERSION: 0x1fc, 4;
         COMPACT_ADDRESS_VECTOR: 0x200, 1;
-        UMR_MODIFY_ENTITY_SIZE_DISABLED: 0x207, 1;
         WQ_SIGNATURE: 0x214, 1;
         ETH_NET_OFFLOADS: 0x21c, 1;
         ROCE: 0x21d, 1;
@@ -42,6 +45,7 @@ structure! {
         CQ_RESIZE: 0x221, 1;
         CQ_MODERATION: 0x222, 1;
         BLOCK_LB_MC: 0x228, 1;
+        IMAICL: 0x231, 1;
         QKV: 0x236, 1;
         PKV: 0x237, 1;
         SET_DETH_SQPN: 0x238, 1;
@@ -61,6 +65,7 @@ structure! {
         MAX_QP_MCG: 0x2e7, 25;
         LOG_MAX_MCG: 0x318, 8;
         LOG_MAX_TRANSPORT_DOMAIN: 0x323, 5;
+        RELAXED_ORDERING_READ: 0x32a, 1;
         LOG_MAX_PD: 0x32b, 5;
         LOG_MAX_XRCD: 0x33b, 5;
         MAX_FLOW_COUNTER_15_0: 0x350, 16;
