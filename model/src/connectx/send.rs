@@ -43,7 +43,10 @@ impl BlueFlame {
             self.bytes = bytes.to_vec();
             self.end = offset + u32::from(slots) * SLOT_BYTES as u32;
         } else if self.next == Some(offset) {
-            self.bytes.extend_from_slice(bytes);
+            // The entry may have been fetched in between: what is left of its copy is no entry.
+            if !self.bytes.is_empty() {
+                self.bytes.extend_from_slice(bytes);
+            }
         } else {
             return false;
         }
@@ -353,5 +356,34 @@ pub(super) fn bytes_in(request: &Request) -> u32 {
         },
         Operation::FetchAdd { .. } | Operation::CompareSwap { .. } => 8,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell::mlx5::abi::U24;
+    use doorbell::mlx5::abi::wqe::{ControlFlags, DataSegment, Opcode};
+
+    /// The second half of a datagram's entry is its data segments: 1024 bytes there read like slot 4 of
+    /// an entry.
+    #[test]
+    fn the_rest_of_a_copy_whose_entry_was_fetched_is_no_entry() {
+        let flags = ControlFlags::new();
+        let control = ControlSegment::new(Opcode::Send, 2, U24::truncate(1), 5, flags, 0);
+        let mut first = [0u64; 8];
+        first.as_mut_bytes()[..16].copy_from_slice(control.as_bytes());
+        let mut second = [0u64; 8];
+        let data = DataSegment::new(0x1000, 0xd4, 1024);
+        second.as_mut_bytes()[..16].copy_from_slice(data.as_bytes());
+        let mut copy = BlueFlame::default();
+        assert!(!copy.take(0x800, &first));
+        assert_eq!(copy.entry(2).map(|bytes| bytes.len()), Some(64));
+        assert!(copy.take(0x840, &second));
+        assert_eq!(copy.entry(4), None);
+        // A copy that is whole before that is all used.
+        assert!(!copy.take(0x900, &first));
+        assert!(copy.take(0x940, &second));
+        assert_eq!(copy.entry(2).map(|bytes| bytes.len()), Some(128));
     }
 }
