@@ -5,7 +5,7 @@ use crate::nics;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use doorbell::endpoint::Mtu;
 use doorbell::wr::MAX_MESSAGE;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -90,7 +90,9 @@ pub struct DevicesOptions {
 /// Sends messages to and fro between two queue pairs, checks every byte, and measures the time.
 ///
 /// Both queue pairs belong to this process and to one NIC: by default to a virtual one, which is a
-/// model of a NIC and not as fast as hardware.
+/// model of a NIC and not as fast as hardware. With --listen in one process and --connect in
+/// another, on this machine or on another, each has one of them. Virtual NICs then send RoCE v2 in
+/// UDP, from the address that the processes reach each other at.
 ///
 /// One iteration is a message from the first queue pair to the second, and one back. Its time ends
 /// when the other side sees the message: in memory for write, by a completion for the operations
@@ -101,7 +103,8 @@ pub struct DevicesOptions {
   doorbell pingpong
   doorbell pingpong --op send --size 64 --iterations 100000
   doorbell pingpong --op all --sizes 8,4K,1M --events
-  doorbell pingpong --device mlx5_0 --doorbell blueflame --inline --size 32")]
+  doorbell pingpong --device mlx5_0 --doorbell blueflame --inline --size 32
+  doorbell pingpong --listen & doorbell pingpong --connect localhost")]
 pub struct PingpongOptions {
     /// The NIC: virtual-connectx, or one that `doorbell devices` lists.
     #[arg(long, default_value = nics::VIRTUAL)]
@@ -163,10 +166,34 @@ pub struct PingpongOptions {
     )]
     pub timeout: u64,
 
+    /// Wait for a process that connects, and measure what it asks for, once. Messages may be as long
+    /// as the longest --size. [default: 0.0.0.0:18519]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = LISTEN,
+        conflicts_with_all = ["connect", "json"]
+    )]
+    pub listen: Option<String>,
+
+    /// Measure with the process that listens there: HOST, or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub connect: Option<String>,
+
+    /// Write the packets of a virtual NIC to this file, for Wireshark. For --listen and --connect.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
 }
+
+/// Where a process listens.
+const LISTEN: &str = "0.0.0.0:18519";
+/// The port that it listens at.
+pub const PORT: u16 = 18519;
 
 /// Runs a program of libibverbs, unmodified, on a virtual ConnectX in its own process: no RDMA
 /// hardware, no kernel module, no root.
@@ -213,7 +240,7 @@ impl Link {
 const MOST_ITERATIONS: u64 = 1_000_000_000;
 
 /// What the program does with a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
     Write,
@@ -366,6 +393,12 @@ impl PingpongOptions {
 
     /// Refuses what no NIC could do.
     pub fn check(&self) -> Result<(), Failure> {
+        let apart = self.listen.is_some() || self.connect.is_some();
+        if self.pcap.is_some() && !(apart && self.device == nics::VIRTUAL) {
+            return Err(Failure::Usage(
+                "--pcap is for a virtual NIC, with --listen or --connect".into(),
+            ));
+        }
         for choice in &self.ops {
             // Of all operations, each does what it can.
             let OpChoice::One(op) = *choice else { continue };

@@ -38,6 +38,11 @@ impl Patience {
         Patience { most, polls, interrupted }
     }
 
+    /// How long something is waited for.
+    pub fn most(&self) -> Duration {
+        self.most
+    }
+
     /// Fails if somebody wants the program to end.
     pub fn check(&self) -> Result<(), Failure> {
         match self.interrupted.load(Ordering::Relaxed) {

@@ -40,6 +40,10 @@ pub enum Failure {
     Start { program: String, error: io::Error },
     /// The library that programs are started with is not there.
     NoShim { beside: PathBuf },
+    /// The process at the other end, or the way to it.
+    Peer(String),
+    /// An address that cannot be listened at, or that nobody answers at.
+    Address { address: String, error: io::Error },
     /// Ctrl-C.
     Interrupted,
     /// The output cannot be written.
@@ -143,6 +147,8 @@ impl fmt::Display for Failure {
             Failure::NoShim { beside } => {
                 write!(f, "there is no libdoorbell_shim.so in {}", beside.display())
             }
+            Failure::Peer(what) => f.write_str(what),
+            Failure::Address { address, error } => write!(f, "{address}: {error}"),
             Failure::Interrupted => f.write_str("interrupted"),
             Failure::Output(error) => write!(f, "cannot write the output: {error}"),
             Failure::During { place, failure } => write!(f, "{place}: {failure}"),

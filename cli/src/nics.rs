@@ -1,9 +1,17 @@
 //! Which NIC a name means: one of this machine, or the virtual one.
 
 use crate::failure::Failure;
+use doorbell::endpoint::Mtu;
 use doorbell::mlx5::{self, Nic};
 use doorbell_hal::linux::{Machine, VerbsFile};
 use doorbell_model::VirtualConnectx;
+use doorbell_model::connectx::Network;
+use doorbell_model::fabric::{Pcap, UdpFabric, WireCounters};
+use doorbell_model::rc;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
 
 /// The name of the virtual ConnectX.
 pub const VIRTUAL: &str = "virtual-connectx";
@@ -11,6 +19,59 @@ pub const VIRTUAL: &str = "virtual-connectx";
 /// Opens a virtual ConnectX, which runs in this process for as long as it is open.
 pub fn open_virtual() -> Result<Nic<VirtualConnectx>, Failure> {
     Ok(Nic::open(VirtualConnectx::builder().name(VIRTUAL).open())?)
+}
+
+/// Opens a virtual ConnectX whose port has `address`, and which sends RoCE v2 in UDP from there.
+///
+/// Where that is an address of the loopback, which programs of this machine share, it takes the
+/// first one that no other has. Packets fit a network of 1500 bytes unless `mtu` says more, or the
+/// network is the loopback.
+pub fn open_on_udp(
+    address: Ipv4Addr,
+    mtu: Option<Mtu>,
+    pcap: Option<&Path>,
+) -> Result<(Nic<VirtualConnectx>, Arc<WireCounters>), Failure> {
+    let fits = if address.is_loopback() { Mtu::B4096 } else { Mtu::B1024 };
+    // Both have the specification's numbers.
+    let mtu = rc::Mtu::from_verbs(mtu.unwrap_or(fits) as u8).unwrap_or(rc::Mtu::B256);
+    let (address, mut fabric) = if address.is_loopback() {
+        free_loopback()
+    } else {
+        UdpFabric::bind(&[address]).map(|fabric| (address, fabric))
+    }
+    .map_err(|error| Failure::Address { address: "a virtual NIC".into(), error })?;
+    if let Some(path) = pcap {
+        let pcap = Pcap::create(path);
+        fabric =
+            fabric.capture(pcap.map_err(|error| Failure::Address {
+                address: path.display().to_string(),
+                error,
+            })?);
+    }
+    let counters = fabric.counters();
+    let network = Network::builder().fabric(fabric).build();
+    let [.., high, low] = address.octets();
+    let file = VirtualConnectx::builder()
+        .name(VIRTUAL)
+        .network(&network)
+        .number(u16::from_be_bytes([high, low]))
+        .address(Some(address))
+        .mtu(mtu)
+        .open();
+    Ok((Nic::open(file)?, counters))
+}
+
+fn free_loopback() -> io::Result<(Ipv4Addr, UdpFabric)> {
+    let mut taken = None;
+    for last in 1..=254 {
+        let address = Ipv4Addr::new(127, 0, 0, last);
+        match UdpFabric::bind(&[address]) {
+            Ok(fabric) => return Ok((address, fabric)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken.unwrap_or(io::ErrorKind::AddrInUse.into()))
 }
 
 /// Opens a NIC of `machine`.

@@ -3,6 +3,7 @@
 use super::verify::GUARD;
 use crate::completions::Completions;
 use crate::failure::Failure;
+use doorbell::endpoint::Endpoint;
 use doorbell::mlx5::access::RemoteAtomic;
 use doorbell::mlx5::{
     Connection, Nic, Order, PeerRights, QueuePair, QueuePairBuilder, ReceiveQueue, Region,
@@ -65,7 +66,7 @@ const SENDS: u32 = 64;
 const RECEIVES: u32 = 8;
 
 /// An end that is not connected yet.
-struct Unconnected<V: Uverbs, C: Caching, W> {
+pub struct Unconnected<V: Uverbs, C: Caching, W> {
     queue_pair: QueuePair<Reset, V, C>,
     sent: W,
     received: W,
@@ -73,7 +74,8 @@ struct Unconnected<V: Uverbs, C: Caching, W> {
 }
 
 impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
-    fn make(nic: &Nic<V>, longest: usize) -> Result<Self, Failure> {
+    /// On `nic`, with room for messages of `longest` bytes.
+    pub fn make(nic: &Nic<V>, longest: usize) -> Result<Self, Failure> {
         let sent = W::make(nic, SENDS)?;
         let received = W::make(nic, RECEIVES)?;
         let builder = nic
@@ -91,9 +93,20 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
         Ok(Unconnected { queue_pair, sent, received, memory })
     }
 
-    fn connect(
+    /// What the other end needs to know of the queue pair.
+    pub fn endpoint(&self) -> Endpoint {
+        self.queue_pair.endpoint()
+    }
+
+    /// This end's memory, for the other end.
+    pub fn remote(&self) -> RemoteBuffers {
+        RemoteBuffers { source: self.memory.source.remote(), target: self.memory.target.remote() }
+    }
+
+    /// Connects it to the other end.
+    pub fn connect(
         self,
-        endpoint: &doorbell::endpoint::Endpoint,
+        endpoint: &Endpoint,
         peer: RemoteBuffers,
         connection: &Connection,
     ) -> Result<End<V, C, W>, Failure> {
@@ -101,12 +114,6 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
         let rights = PeerRights::WRITE | PeerRights::READ | PeerRights::ATOMIC;
         let (sends, receives) = queue_pair.connect(rights, endpoint, connection)?.split();
         Ok(End { sends, receives, sent, received, memory, peer })
-    }
-}
-
-impl<V: Uverbs> Buffers<V> {
-    fn remote(&self) -> RemoteBuffers {
-        RemoteBuffers { source: self.source.remote(), target: self.target.remote() }
     }
 }
 
@@ -118,11 +125,8 @@ pub fn connected<V: Uverbs, C: Announce, W: Completions<V>>(
 ) -> Result<[End<V, C, W>; 2], Failure> {
     let first = Unconnected::<V, C, W>::make(nic, longest)?;
     let second = Unconnected::<V, C, W>::make(nic, longest)?;
-    // Two processes would exchange these by other means, as bytes.
-    let (endpoints, memories) = (
-        [first.queue_pair.endpoint(), second.queue_pair.endpoint()],
-        [first.memory.remote(), second.memory.remote()],
-    );
+    let endpoints = [first.endpoint(), second.endpoint()];
+    let memories = [first.remote(), second.remote()];
     Ok([
         first.connect(&endpoints[1], memories[1], connection)?,
         second.connect(&endpoints[0], memories[0], connection)?,

@@ -1,14 +1,18 @@
-//! `doorbell pingpong`: messages to and fro between two queue pairs of one NIC.
+//! `doorbell pingpong`: messages to and fro between two queue pairs, of one NIC or of two processes.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `end` | the two ends and their connection |
+//! | `apart` | one end, when the other is in another process |
+//! | `conversation` | what the two processes say to each other over TCP |
 //! | `exchange` | what each operation does with a message |
 //! | `rounds` | the rounds, and what is timed of them |
 //! | `verify` | the bytes, and the check of each |
 //! | `report` | the table and the JSON document |
 //! | `progress` | the bar |
 
+mod apart;
+mod conversation;
 mod end;
 mod exchange;
 mod progress;
@@ -20,12 +24,15 @@ use crate::arguments::{Doorbell, Op, PingpongOptions};
 use crate::completions::{Completions, Patience, Polling, Sleeping};
 use crate::failure::Failure;
 use crate::{nics, units};
+use apart::{Apart, Side};
+use conversation::Conversation;
 use doorbell::endpoint::Mtu;
 use doorbell::mlx5::{Connection, Nic};
 use doorbell_hal::linux::Machine;
-use doorbell_hal::mmio::{Uncached, WriteCombining};
+use doorbell_hal::mmio::{Caching, Uncached, WriteCombining};
 use doorbell_hal::uverbs::Uverbs;
 use end::Announce;
+use exchange::Exchange;
 use progress::Progress;
 use report::{Device, Setup, Table, Waiting};
 use rounds::{Match, Measured, Plan};
@@ -45,12 +52,35 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
     signal_hook::flag::register(interrupt, interrupted.clone())?;
 
     let mut out = io::stdout().lock();
-    if options.device == nics::VIRTUAL {
-        run_on(&nics::open_virtual()?, true, options, interrupted, &mut out)
-    } else {
+    let timeout = Duration::from_secs(options.timeout);
+    let is_virtual = options.device == nics::VIRTUAL;
+    let patience = Patience::new(is_virtual, timeout, interrupted);
+    let partner = match (&options.listen, &options.connect) {
+        (Some(address), _) => {
+            let conversation = Conversation::listen(address, patience.clone(), &mut out)?;
+            Some((Side::Second, conversation))
+        }
+        (None, Some(address)) => {
+            Some((Side::First, Conversation::connect(address, patience.clone())?))
+        }
+        (None, None) => None,
+    };
+    if !is_virtual {
         let nic = nics::open_real(&Machine::this(), &options.device)?;
-        run_on(&nic, false, options, interrupted, &mut out)
+        return run_on(&nic, false, options, patience, partner, &mut out);
     }
+    let Some((_, conversation)) = &partner else {
+        return run_on(&nics::open_virtual()?, true, options, patience, None, &mut out);
+    };
+    let own_ip = conversation.own_ip()?;
+    let (nic, counters) =
+        nics::open_on_udp(own_ip, options.mtu.map(Mtu::from), options.pcap.as_deref())?;
+    let ended = run_on(&nic, true, options, patience, partner, &mut out);
+    drop(nic);
+    if !options.json {
+        writeln!(out, "{}", counters.read())?;
+    }
+    ended
 }
 
 /// Chooses the types that the options stand for.
@@ -58,7 +88,8 @@ fn run_on<V: Uverbs>(
     nic: &Nic<V>,
     is_virtual: bool,
     options: &PingpongOptions,
-    interrupted: Arc<AtomicBool>,
+    patience: Patience,
+    partner: Option<(Side, Conversation)>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let plans = plans(options);
@@ -81,10 +112,9 @@ fn run_on<V: Uverbs>(
         inline: options.inline,
         seed: options.seed,
     };
-    let timeout = Duration::from_secs(options.timeout);
-    let patience = Patience::new(is_virtual, timeout, interrupted);
     let connection = Connection { max_mtu, ..Connection::new() };
-    let run = Run { nic, plans, longest, setup, connection, patience, json: options.json };
+    let json = options.json;
+    let run = Run { nic, plans, longest, setup, connection, patience, partner, json };
     match (options.doorbell, options.events) {
         (Doorbell::Uncached, false) => run.play::<Uncached, Polling<V>>(out),
         (Doorbell::Uncached, true) => run.play::<Uncached, Sleeping<V>>(out),
@@ -128,33 +158,63 @@ struct Run<'a, V: Uverbs> {
     setup: Setup,
     connection: Connection,
     patience: Patience,
+    /// The process that has the other end, if it is not this one.
+    partner: Option<(Side, Conversation)>,
     json: bool,
 }
 
+/// Who plays.
+enum Players<V: Uverbs, C: Caching, W> {
+    Together(Box<Match<V, C, W>>),
+    Apart(Box<Apart<V, C, W>>),
+}
+
 impl<V: Uverbs> Run<'_, V> {
-    fn play<C: Announce, W: Completions<V>>(self, out: &mut impl Write) -> Result<(), Failure> {
-        let longest = self.longest as usize;
-        let mut players = Match {
-            ends: end::connected::<V, C, W>(self.nic, longest, &self.connection)?,
-            patience: self.patience.clone(),
-            seed: self.setup.seed,
-            inline: self.setup.inline,
-            verifier: Verifier::new(),
+    fn play<C: Announce, W: Completions<V>>(mut self, out: &mut impl Write) -> Result<(), Failure> {
+        // Who only answers takes no times that mean something.
+        let mut quiet = self.json;
+        let mut players = match self.partner.take() {
+            None => Players::Together(Box::new(Match {
+                ends: end::connected::<V, C, W>(self.nic, self.longest as usize, &self.connection)?,
+                patience: self.patience,
+                seed: self.setup.seed,
+                inline: self.setup.inline,
+                verifier: Verifier::new(),
+            })),
+            Some((Side::First, conversation)) => Players::Apart(Box::new(Apart::<V, C, W>::ask(
+                self.nic,
+                self.plans.clone(),
+                &self.setup,
+                &self.connection,
+                self.patience,
+                conversation,
+            )?)),
+            Some((Side::Second, conversation)) => {
+                let (apart, plans) = Apart::<V, C, W>::answer(
+                    self.nic,
+                    self.longest,
+                    &self.connection,
+                    self.patience,
+                    conversation,
+                )?;
+                (self.plans, quiet) = (plans, true);
+                Players::Apart(Box::new(apart))
+            }
         };
         let table = Table::new(&self.plans);
-        if !self.json {
+        if !quiet {
             self.setup.print(out)?;
             table.print_heading(out)?;
         }
-        let rounds = self.plans.iter().map(|plan| plan.warmup + plan.iterations).sum();
-        let mut progress = Progress::new(rounds);
+        let rounds = self.plans.iter().map(|plan| plan.warmup.saturating_add(plan.iterations));
+        let mut progress = Progress::new(rounds.fold(0, u64::saturating_add));
         let mut all = Vec::new();
         let mut ended = Ok(());
         for plan in &self.plans {
             progress.label(format!("{} {}", plan.op, units::bytes(plan.size.into())));
-            match measure(&mut players, plan, &mut progress) {
+            match players.measure_one(plan, &mut progress) {
                 Ok(measured) => {
-                    if !self.json {
+                    if !quiet {
                         progress.suspend(|| table.print_row(out, &measured))?;
                     }
                     all.push(measured);
@@ -166,6 +226,9 @@ impl<V: Uverbs> Run<'_, V> {
             }
         }
         progress.finish();
+        if let (Ok(()), Players::Apart(apart)) = (&ended, players) {
+            ended = apart.finish();
+        }
         match ended {
             // What was measured before somebody had enough is of use.
             Ok(()) | Err(Failure::Interrupted) => {
@@ -182,19 +245,28 @@ impl<V: Uverbs> Run<'_, V> {
     }
 }
 
-fn measure<V: Uverbs, C: Announce, W: Completions<V>>(
-    players: &mut Match<V, C, W>,
-    plan: &Plan,
-    progress: &mut Progress,
-) -> Result<Measured, Failure> {
-    let after_round = || progress.round();
-    match plan.op {
-        Op::Write => players.measure::<exchange::Write>(plan, after_round),
-        Op::WriteImmediate => players.measure::<exchange::WriteImmediate>(plan, after_round),
-        Op::Read => players.measure::<exchange::Read>(plan, after_round),
-        Op::Send => players.measure::<exchange::Send>(plan, after_round),
-        Op::SendImmediate => players.measure::<exchange::SendImmediate>(plan, after_round),
-        Op::FetchAdd => players.measure::<exchange::FetchAdd>(plan, after_round),
-        Op::CompareSwap => players.measure::<exchange::CompareSwap>(plan, after_round),
+impl<V: Uverbs, C: Announce, W: Completions<V>> Players<V, C, W> {
+    fn measure_one(&mut self, plan: &Plan, progress: &mut Progress) -> Result<Measured, Failure> {
+        match plan.op {
+            Op::Write => self.measure::<exchange::Write>(plan, progress),
+            Op::WriteImmediate => self.measure::<exchange::WriteImmediate>(plan, progress),
+            Op::Read => self.measure::<exchange::Read>(plan, progress),
+            Op::Send => self.measure::<exchange::Send>(plan, progress),
+            Op::SendImmediate => self.measure::<exchange::SendImmediate>(plan, progress),
+            Op::FetchAdd => self.measure::<exchange::FetchAdd>(plan, progress),
+            Op::CompareSwap => self.measure::<exchange::CompareSwap>(plan, progress),
+        }
+    }
+
+    fn measure<E: Exchange>(
+        &mut self,
+        plan: &Plan,
+        progress: &mut Progress,
+    ) -> Result<Measured, Failure> {
+        let after_round = || progress.round();
+        match self {
+            Players::Together(players) => players.measure::<E>(plan, after_round),
+            Players::Apart(players) => players.measure::<E>(plan, after_round),
+        }
     }
 }

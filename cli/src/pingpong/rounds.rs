@@ -17,11 +17,12 @@ use doorbell::wr::{self, OutOfBounds};
 use doorbell_hal::mmio::Caching;
 use doorbell_hal::uverbs::Uverbs;
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// What is to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub op: Op,
     pub size: u32,

@@ -1,5 +1,6 @@
 //! The program as a person runs it.
 
+mod apart;
 mod devices;
 mod pingpong;
 mod shim;
