@@ -9,7 +9,7 @@
 #   DONE name status seconds
 #   ASK request             answered with one line:
 #     boots                   how often the guest has asked this
-#     model LINE              hands a line to the virtual NIC's standard input
+#     model LINE              hands a line to the virtual NIC, and answers what it answers
 #     monitor LINE            hands a line to QEMU's monitor
 #   END                     all suites have been run
 
@@ -27,10 +27,10 @@ start_model() {
   for ((number = 1; number <= nics; number++)); do
     sockets+=(--socket "$directory/nic$number.socket")
   done
-  mkfifo "$directory/model.in"
-  exec {MODEL_IN}<>"$directory/model.in"
+  mkfifo "$directory"/model.{in,out}
+  exec {MODEL_IN}<>"$directory/model.in" {MODEL_OUT}<>"$directory/model.out"
   "$DOORBELL" model connectx "${sockets[@]}" --link "$link" \
-    <&"$MODEL_IN" >"$directory/model.log" 2>&1 &
+    <&"$MODEL_IN" >&"$MODEL_OUT" 2>"$directory/model.log" &
   MODEL=$!
   for ((try = 0; try < 100; try++)); do
     [[ -S $directory/nic$nics.socket ]] && return 0
@@ -60,7 +60,7 @@ stop_model() {
     status=$?
     ((status == 0)) || MODEL_END="the virtual NIC ended with status $status"
   fi
-  exec {MODEL_IN}>&-
+  exec {MODEL_IN}>&- {MODEL_OUT}>&-
   MODEL=
 }
 
@@ -87,14 +87,17 @@ guest_arguments() {
 
 # answer REQUEST...: does what the guest asked for.
 answer() {
-  local word=$1
+  local word=$1 line
   shift
   case $word in
     boots)
       ((++BOOTS))
       echo "$BOOTS"
       ;;
-    model) echo "$*" >&"$MODEL_IN" && echo ok ;;
+    model)
+      echo "$*" >&"$MODEL_IN"
+      IFS= read -r -t 10 -u "$MODEL_OUT" line && echo "$line" || echo "the virtual NIC does not answer"
+      ;;
     monitor) echo "$*" >&"$MONITOR_IN" && echo ok ;;
     *) echo "the host knows no request $word" ;;
   esac >&"$CHANNEL_IN"
@@ -111,7 +114,7 @@ boot() {
   local name="$kernel-$link-${suites// /+}"
   local logs=$LOGS/${name:0:100}
   # Sockets have short paths, so not in the cache.
-  local DIRECTORY MODEL='' MODEL_END MODEL_IN QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN MODEL_OUT QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
   DIRECTORY=$(mktemp -d)
   mkdir -p "$logs"
   trap 'jobs -p | xargs -r kill; rm -rf "$DIRECTORY"; exit 1' INT TERM
@@ -230,11 +233,11 @@ judge_logs() {
 
 # boot_shell KERNEL LINK: a guest whose console is this terminal.
 boot_shell() {
-  local DIRECTORY MODEL='' MODEL_END MODEL_IN ARGUMENTS
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN MODEL_OUT ARGUMENTS
   DIRECTORY=$(mktemp -d)
   if [[ $2 != software ]]; then
     start_model "$2" 1 "$DIRECTORY" || return 1
-    echo "lab: the virtual NIC's log is $DIRECTORY/model.log; echo lines to it with: echo LINE >$DIRECTORY/model.in" >&2
+    echo "lab: the virtual NIC's log is $DIRECTORY/model.log; ask it with: echo help >$DIRECTORY/model.in; head -n 1 $DIRECTORY/model.out" >&2
   fi
   guest_arguments "$1" "$2" 1 "quiet lab.shell"
   qemu "${ARGUMENTS[@]}" -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console

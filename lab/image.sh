@@ -1,6 +1,6 @@
 # Makes the initial RAM file system that a guest boots from: an archive of the userland, one of a kernel's
 # modules and one of the lab's own files, one after the other, as Linux reads them.
-# Sourced by lab/run, which sets CACHE and LAB.
+# Sourced by lab/run, which sets CACHE, LAB and LOGS.
 # shellcheck shell=bash
 
 # The modules that the guest loads, without those that they depend on. A name with a question mark may be
@@ -98,12 +98,12 @@ guest_image() {
   local tree
   userland_image "$1" && kernel_image "$1" || return 1
   tree=$(mktemp -d) || return 1
-  mkdir -p "$tree/lab/bin"
+  mkdir "$tree/lab"
   cp "$LAB/guest/init" "$tree/init"
   cp "$LAB"/guest/* "$tree/lab"
   cp -r "$LAB/suites" "$tree/lab/suites"
   chmod +x "$tree/init"
-  [[ -d $CACHE/guest-bin ]] && cp "$CACHE"/guest-bin/* "$tree/lab/bin"
+  cp -r "$LOGS/programs" "$tree/lab/bin"
   archive "$tree" "$2.lab"
   rm -rf "$tree"
   cat "$CACHE/image/userland-$1.cpio" "$CACHE/image/$1.cpio" "$2.lab" >"$2" && rm "$2.lab"

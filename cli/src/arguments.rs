@@ -50,7 +50,8 @@ pub enum ModelCommand {
 /// A virtual ConnectX, as a PCI function over vfio-user.
 ///
 /// Ends when the machine has hung up. What the device refuses is said on standard error. Lines on
-/// standard input change it meanwhile: "link down", "link up".
+/// standard input ask something of it meanwhile, and are answered with a line each on standard
+/// output: "help" says which.
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with QEMU 10.1 or newer:
   doorbell model connectx --socket /tmp/nic.socket &

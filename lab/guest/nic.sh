@@ -110,3 +110,14 @@ perftest() {
   shift
   pair "$name" "${SECONDS_EACH:-60}" "$* -F -d $NIC $(gid_option x)" "$* -F -d $NIC $(gid_option x) 127.0.0.1"
 }
+
+# nic_objects: how many objects of programs the virtual NIC has. Not the memory keys, of which the kernel
+# keeps some for the next program.
+nic_objects() {
+  ask model objects | sed 's/mkey=[0-9]* //'
+}
+
+# all_is_back RESOURCES OBJECTS: whether the kernel's account and the NIC's are what they were.
+all_is_back() {
+  [ "$(resources)" = "$1" ] && [ "$(nic_objects)" = "$2" ]
+}

@@ -30,6 +30,11 @@ skip() {
   say "SKIP $*"
 }
 
+# expect_log PATTERN: lines like this (grep -E) in the kernel's log are what the suite wants, and no failure.
+expect_log() {
+  echo "$1" >>/tmp/expected
+}
+
 # check NAME SECONDS COMMAND...: passes when the command exits with 0 within that time.
 # A function of the shell has no limit but its own.
 check() {

@@ -8,6 +8,7 @@ use doorbell::mlx5::{Order, Region};
 use doorbell::wr::{self, Inline, OutOfBounds};
 use doorbell_hal::linux::{Anonymous, HugePage};
 use doorbell_hal::memory::DmaMemory;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::ptr::NonNull;
 
 /// What becomes of a write, a read and an atomic by a peer of a region with access `A`.
@@ -185,13 +186,16 @@ on_any_device! {
 
     fn bytes_past_4_gib_of_a_region_are_reached<V>(device) {
         const GIB: usize = 1 << 30;
-        // Real NICs pin what is registered: there, as much as the machine has is not always free.
-        if crate::device::named().is_some() {
-            eprintln!("skipped: registering 6 GiB pins them");
+        // A real NIC's kernel pins what is registered, and few machines can spare 6 GiB.
+        let sparse = match crate::device::named() {
+            None => Ok(Sparse::new(6 * GIB)),
+            Some(_) => Sparse::repeated(6 * GIB),
+        };
+        let Ok(sparse) = sparse else {
+            eprintln!("skipped: there are no huge pages (/proc/sys/vm/nr_hugepages)");
             return;
-        }
+        };
         let [mut a, b] = pair(device);
-        let sparse = Sparse::new(6 * GIB);
         // SAFETY: M1, M2: `sparse` outlives the region, and is reached by nothing else.
         let region: Region<RemoteReadWrite, V> =
             unsafe { b.nic.region_at(sparse.start, sparse.len, Order::InOrder) }.unwrap();
@@ -283,6 +287,8 @@ on_any_device! {
 struct Sparse {
     start: NonNull<u8>,
     len: usize,
+    /// What is mapped, some of it before or after.
+    mapped: (NonNull<u8>, usize),
 }
 
 impl Sparse {
@@ -293,13 +299,41 @@ impl Sparse {
         // SAFETY: M1: a new mapping at an address that the kernel chooses.
         let start =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) };
-        Sparse { start: NonNull::new(start.unwrap().cast()).unwrap(), len }
+        let start = NonNull::new(start.unwrap().cast()).unwrap();
+        Sparse { start, len, mapped: (start, len) }
+    }
+
+    /// Addresses that all lead to the same three huge pages, again and again. Three, so that two
+    /// addresses which are 4 GiB apart lead to different bytes.
+    fn repeated(len: usize) -> rustix::io::Result<Sparse> {
+        use rustix::mm::{MapFlags, ProtFlags};
+        const PAGES: usize = 3 * HugePage::Mib2.bytes();
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let file = memfd_create("repeated", flags)?;
+        ftruncate(&file, PAGES as u64)?;
+        // Room in which a huge page's boundary is found.
+        let mut sparse = Sparse::new(len + HugePage::Mib2.bytes());
+        let skipped = sparse.start.as_ptr().align_offset(HugePage::Mib2.bytes());
+        // SAFETY: M1: inside the mapping that was just made.
+        sparse.start = unsafe { sparse.start.add(skipped) };
+        sparse.len = len;
+        for at in (0..len).step_by(PAGES) {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            // SAFETY: M1: inside the mapping that was just made, and that nothing uses yet.
+            unsafe {
+                let place = sparse.start.as_ptr().add(at);
+                rustix::mm::mmap(place.cast(), PAGES.min(len - at), protection, flags, &file, 0)?;
+            }
+        }
+        Ok(sparse)
     }
 }
 
 impl Drop for Sparse {
     fn drop(&mut self) {
+        let (start, len) = self.mapped;
         // SAFETY: M1: the mapping is this value's own, and its region is gone.
-        unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) }.unwrap();
+        unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) }.unwrap();
     }
 }

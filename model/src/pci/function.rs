@@ -6,7 +6,7 @@ use super::interrupts::MsixVectors;
 use super::registers::{Now, Registers, Written};
 use super::write_combining::{Combiner, PATIENCE};
 use crate::connectx::firmware::{Doorbell, Firmware, Port};
-use crate::connectx::{Capabilities, Network, Store};
+use crate::connectx::{Capabilities, Death, Network, Store};
 use crate::kernel::LinkLayer;
 use std::fs::File;
 use std::sync::Arc;
@@ -74,17 +74,30 @@ impl ConnectxFunction {
 
     /// As after power-up. Memory stays, and who listens.
     pub fn reset(&mut self) {
-        self.combiner = Combiner::default();
         self.configuration = configuration(&self.identity);
         self.registers = Registers::default();
-        self.firmware = firmware(&self.network, &self.identity, &self.memory, &self.interrupts);
-        self.firmware.set_link(self.link_up);
+        self.restart();
     }
 
     /// The link comes up or goes down, whatever the driver wants.
     pub fn set_link(&mut self, up: bool) {
         self.link_up = up;
         self.firmware.set_link(up);
+    }
+
+    /// The firmware fails: nothing works any more until the driver resets the device.
+    pub fn fail(&mut self) {
+        self.registers.fail();
+        self.network.with_nic(self.firmware.nic(), |nic, fabric, now| {
+            nic.die(Death::Silent, now, fabric);
+        });
+    }
+
+    /// Starts the firmware anew. Memory, interrupts and the configuration stay.
+    fn restart(&mut self) {
+        self.combiner = Combiner::default();
+        self.firmware = firmware(&self.network, &self.identity, &self.memory, &self.interrupts);
+        self.firmware.set_link(self.link_up);
     }
 
     /// The memory that the function reaches.
@@ -109,6 +122,11 @@ impl ConnectxFunction {
     pub fn counters(&self) -> crate::connectx::Counters {
         let counters = self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.counters());
         counters.unwrap_or_default()
+    }
+
+    /// The objects of its NIC: protection domains, keys, completion queues, queue pairs, UARs.
+    pub fn objects(&self) -> [usize; 5] {
+        self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.objects()).unwrap_or_default()
     }
 
     /// Its firmware.
@@ -162,6 +180,7 @@ impl ConnectxFunction {
         match self.registers.write(at, from) {
             Written::Nothing => {}
             Written::Queue(address) => self.firmware.set_command_queue(address),
+            Written::Reset => self.restart(),
             Written::Commands(slots) => {
                 self.pass_on();
                 self.firmware.ring(slots);

@@ -24,9 +24,28 @@ mod offset {
     pub(super) const QUEUE_HIGH: u64 = 0x10;
     pub(super) const QUEUE_LOW: u64 = 0x14;
     pub(super) const COMMAND_DOORBELL: u64 = 0x18;
+    pub(super) const INITIALIZING: u64 = 0x1fc;
+    pub(super) const HEALTH_VERSION: u64 = 0x230;
+    pub(super) const HEALTH_SEVERITY: u64 = 0x238;
+    pub(super) const HEALTH_SYNDROME: u64 = 0x23c;
     pub(super) const TIMER_HIGH: u64 = 0x1000;
     pub(super) const TIMER_LOW: u64 = 0x1004;
     pub(super) const HEALTH_COUNTER: u64 = 0x1010;
+}
+
+/// Says that the driver may reset a device that has failed (`MLX5_FW_RESET_SUPPORTED_OFFSET`).
+const RESET_SUPPORTED: u32 = 1 << 30;
+/// The severity of a failure that only a reset ends (`MLX5_RFR_BIT_OFFSET`), and the syndrome of one
+/// of the firmware (`MLX5_INITIAL_SEG_HEALTH_SYNDROME_FW_INTERNAL_ERR`).
+const NEEDS_RESET: u32 = 0x80 << 24;
+const FIRMWARE_FAILED: u32 = 1 << 16;
+
+/// States of the device (`MLX5_INITIAL_SEG_NIC_INTERFACE_*`), in the low bits of the queue's address.
+mod state {
+    pub(super) const SHIFT: u32 = 8;
+    pub(super) const MASK: u32 = 7 << SHIFT;
+    pub(super) const DISABLED: u32 = 1 << SHIFT;
+    pub(super) const RESET: u32 = 7 << SHIFT;
 }
 
 /// What a read needs to know.
@@ -43,6 +62,8 @@ pub(super) enum Written<'a> {
     Nothing,
     /// The command queue is at this device address.
     Queue(u64),
+    /// The driver resets the device.
+    Reset,
     /// These slots of the command queue have commands.
     Commands(u32),
     /// A store to a UAR page: which, where in it, and what.
@@ -56,11 +77,20 @@ pub(super) enum Written<'a> {
 pub(super) struct Registers {
     queue_high: u32,
     queue_low: u32,
+    /// The device's state, as the driver has set it.
+    state: u32,
+    /// The firmware has failed.
+    failed: bool,
     /// Read to see whether the device is alive: moves at each look.
     health: u32,
 }
 
 impl Registers {
+    /// Shows a driver that the firmware has failed, until the driver resets the device.
+    pub(super) fn fail(&mut self) {
+        self.failed = true;
+    }
+
     /// Copies registers out.
     pub(super) fn read(&mut self, at: u64, into: &mut [u8], now: &Now) {
         let mut word = (u64::MAX, [0; 4]);
@@ -78,7 +108,11 @@ impl Registers {
             offset::FIRMWARE => FIRMWARE,
             offset::INTERFACE => INTERFACE,
             offset::QUEUE_HIGH => self.queue_high,
-            offset::QUEUE_LOW => self.queue_low | LOG_ENTRIES << 4 | LOG_ENTRY,
+            offset::QUEUE_LOW => self.queue_low | self.state | LOG_ENTRIES << 4 | LOG_ENTRY,
+            offset::INITIALIZING => RESET_SUPPORTED,
+            offset::HEALTH_VERSION => FIRMWARE,
+            offset::HEALTH_SEVERITY if self.failed => NEEDS_RESET,
+            offset::HEALTH_SYNDROME if self.failed => FIRMWARE_FAILED,
             offset::TIMER_HIGH => (now.time >> 32) as u32,
             offset::TIMER_LOW => now.time as u32,
             offset::HEALTH_COUNTER => {
@@ -107,7 +141,15 @@ impl Registers {
         };
         match at {
             offset::QUEUE_HIGH => self.queue_high = value,
-            offset::QUEUE_LOW => self.queue_low = value & !0xfff,
+            offset::QUEUE_LOW => {
+                self.queue_low = value & !0xfff;
+                self.state = value & state::MASK;
+                if self.state == state::RESET {
+                    // Done at once, and the device waits to be enabled.
+                    (self.state, self.failed) = (state::DISABLED, false);
+                    return Written::Reset;
+                }
+            }
             offset::COMMAND_DOORBELL => return Written::Commands(value),
             // The machine's own table.
             MSIX_TABLE..MSIX_PENDING => return Written::Nothing,
@@ -148,6 +190,19 @@ mod tests {
         assert_eq!(read(&mut registers, 0x1005), [0x45]);
         assert_eq!(read(&mut registers, 0x3000), 5u64.to_le_bytes());
         assert_ne!(read::<4>(&mut registers, 0x1010), read::<4>(&mut registers, 0x1010));
+    }
+
+    #[test]
+    fn a_failure_is_shown_until_the_driver_resets_the_device() {
+        let mut registers = Registers::default();
+        registers.fail();
+        assert_eq!((read(&mut registers, 0x238), read(&mut registers, 0x23d)), ([0x80], [1]));
+        assert_eq!(registers.write(0x14, &[0x23, 0x45, 0x67, 0]), Written::Reset);
+        assert_eq!((read(&mut registers, 0x238), read(&mut registers, 0x23d)), ([0], [0]));
+        assert_eq!(read(&mut registers, 0x14), [0x23, 0x45, 0x61, 0x56]);
+        // The driver enables it again when it says where the queue is.
+        assert_eq!(registers.write(0x14, &[0x23, 0x45, 0x60, 0]), Written::Queue(0x2345_6000));
+        assert_eq!(read(&mut registers, 0x14), [0x23, 0x45, 0x60, 0x56]);
     }
 
     #[test]

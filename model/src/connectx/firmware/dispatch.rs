@@ -26,7 +26,9 @@ impl Firmware {
         let code = command::OPCODE.get(input) as u16;
         let done = match Opcode::from_code(code) {
             Some(opcode) => self
-                .perform(opcode, input, output)
+                .planned
+                .meet(opcode)
+                .and_then(|()| self.perform(opcode, input, output))
                 .map_err(|refusal| (opcode.name().to_owned(), refusal)),
             None => Err((
                 format!("command {code:#x}"),

@@ -18,6 +18,7 @@
 //! | `key`, `completion_queue`, `queue_pair`, `shared_receive`, `ethernet` | a kind of object each |
 //! | `device`, `port`, `register` | the device, its port, and the registers of ports |
 //! | `numbers` | objects that are only numbers here |
+//! | `planned` | failures that a test asks for |
 
 mod capabilities;
 mod command_queue;
@@ -33,6 +34,7 @@ mod layout;
 mod numbers;
 mod opcode;
 mod page_list;
+mod planned;
 mod port;
 mod queue_pair;
 mod register;
@@ -79,6 +81,7 @@ pub struct Firmware {
     interface: u16,
     /// The byte order that the driver chose for atomics.
     big_endian_atomics: bool,
+    planned: planned::Planned,
     log: VecDeque<String>,
 }
 
@@ -115,6 +118,7 @@ impl Firmware {
             receive_interfaces: BTreeMap::new(),
             interface: 0,
             big_endian_atomics: false,
+            planned: planned::Planned::default(),
             log: VecDeque::new(),
         };
         firmware.bind_addresses();

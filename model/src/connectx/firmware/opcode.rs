@@ -18,6 +18,13 @@ macro_rules! opcodes {
                 }
             }
 
+            pub(super) fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($text => Some(Opcode::$name),)*
+                    _ => None,
+                }
+            }
+
             /// Its name in the C header, without the prefix.
             pub(super) fn name(self) -> &'static str {
                 match self {

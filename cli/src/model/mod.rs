@@ -1,10 +1,17 @@
 //! `doorbell model`: virtual NICs for virtual machines.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `request` | what can be asked of a NIC while a machine runs |
+
+mod request;
 
 use crate::arguments::{Link, ModelCommand, ModelConnectxOptions, ModelOptions};
 use crate::failure::Failure;
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
 use doorbell_model::pci::{ConnectxFunction, Identity, Server};
+use request::Request;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,9 +49,9 @@ fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
             name: path.display().to_string(),
         });
     }
-    let functions = all.iter().map(|served| Arc::clone(&served.function)).collect();
+    let functions: Vec<_> = all.iter().map(|served| Arc::clone(&served.function)).collect();
     // Ends with the program: it waits for lines that may never come.
-    thread::spawn(move || obey(functions));
+    thread::spawn(move || obey(&functions));
     let served: Vec<_> = all.into_iter().map(|served| thread::spawn(|| serve(served))).collect();
     for served in served {
         served.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -66,26 +73,23 @@ fn serve(served: Served) -> Result<(), Failure> {
     for line in lock(&function).take_log() {
         log(&line);
     }
-    log(&format!("the machine has hung up. {}", one_line(&lock(&function).counters())));
+    log(&format!("the machine has hung up. {:?}", lock(&function).counters()));
     Ok(())
 }
 
-/// Does what the lines of standard input say: `link up` and `link down`.
-fn obey(functions: Vec<Arc<Mutex<ConnectxFunction>>>) {
+/// Does what the lines of standard input ask for, and answers each with a line on standard output.
+fn obey(functions: &[Arc<Mutex<ConnectxFunction>>]) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let up = match words[..] {
-            ["link", "up"] => true,
-            ["link", "down"] => false,
-            _ => {
-                say(&format!("nothing to be done for \"{line}\": link up, link down"));
-                continue;
+        let answer = match line.parse::<Request>() {
+            Ok(request) => {
+                let answers = functions.iter().map(|function| request.answer(&mut lock(function)));
+                answers.collect::<Vec<_>>().join("; ")
             }
+            Err(why) => why,
         };
-        for function in &functions {
-            lock(function).set_link(up);
-        }
+        // Who does not read the answers does not want them.
+        let _ = writeln!(io::stdout().lock(), "{answer}");
     }
 }
 
@@ -96,9 +100,4 @@ fn lock(function: &Mutex<ConnectxFunction>) -> MutexGuard<'_, ConnectxFunction> 
 /// Says something to the person who watches. If nobody does, the machine runs on all the same.
 fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
-/// Counts that are not zero.
-fn one_line(counters: &doorbell_model::connectx::Counters) -> String {
-    format!("{counters:?}")
 }
