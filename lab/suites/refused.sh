@@ -39,7 +39,8 @@ for command in $given; do
       0-*-QUERY_* | 0-*-ACCESS_REG-* | 0-*-DEALLOC_* | 0-*-DESTROY_* | 0-*-2ERR_* | 0-*-2RST_*) pass "$name" ;;
       0-*) fail "$name" "the program went on as if nothing had been refused" ;;
       1-*)
-        if grep -q '^error: .*refused' /tmp/scenario.out; then
+        # Either the call that was refused, or that its answer cannot be.
+        if grep -q "^error: .*the kernel\('s answer to\| refused\) [A-Z]" /tmp/scenario.out; then
           pass "$name"
         else
           fail "$name" "no clear error: $(tail -n 1 /tmp/scenario.out)"
