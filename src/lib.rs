@@ -47,11 +47,15 @@
 //! |---|---|
 //! | [`wr`] | work requests: what to do, as plain values whose type is the operation |
 //! | [`completion`] | completions: what became of them |
+//! | [`access`] | what peers may do with a region, as types |
+//! | [`connection`] | how a queue pair behaves towards its peer, and what it lets it do |
 //! | [`state`] | the states of a queue pair, as types |
 //! | [`endpoint`] | what a peer needs to know to connect |
 //! | [`timer`] | the timers of a connection, with their times in their names |
 //! | [`error`] | why a call of the control path failed |
 //! | [`mlx5`] | ConnectX NICs: [`Nic`](mlx5::Nic), [`Region`](mlx5::Region), [`CompletionQueue`](mlx5::CompletionQueue), [`QueuePair`](mlx5::QueuePair), [`EventChannel`](mlx5::EventChannel) |
+//! | [`bnxt`] | BCM57608 NICs |
+//! | [`ring`] | what the rings of all families share, for those who look inside |
 //!
 //! # What the types promise
 //!
@@ -78,11 +82,14 @@ extern crate std;
 #[macro_use]
 mod layout;
 
+pub mod access;
 pub mod bnxt;
 pub mod completion;
+pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod mlx5;
+pub mod ring;
 pub mod state;
 pub mod timer;
 pub mod wr;

@@ -38,7 +38,8 @@ pub use event::{CompletionQueueId, EVENTS, Event, EventChannel, PortEvent, Queue
 #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
 pub use machine::{names, open};
 pub use nic::Nic;
-pub use qp::{
-    Connection, PeerRights, QueuePair, QueuePairBuilder, Queues, ReceiveQueue, SendQueue,
-};
-pub use region::{DeviceRegion, Order, Region, access};
+pub use qp::{QueuePair, QueuePairBuilder, Queues, ReceiveQueue, SendQueue};
+pub use region::{DeviceRegion, Region};
+
+pub use crate::access::{self, Order};
+pub use crate::connection::{Connection, PeerRights};

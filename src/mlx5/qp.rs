@@ -6,7 +6,6 @@ mod receive;
 mod send;
 
 pub use builder::QueuePairBuilder;
-pub use connect::{Connection, PeerRights};
 pub use receive::ReceiveQueue;
 pub use send::SendQueue;
 

@@ -6,6 +6,8 @@ use super::abi::verbs::method;
 use super::abi::verbs::write::{self, WriteCommand};
 use super::call::Call;
 use super::context::Context;
+use crate::access::{Access, Order, Remote};
+use crate::connection::PeerRights;
 use crate::error::{Error, Refused};
 use crate::wr::{LocalSlice, OutOfBounds, RemoteSlice};
 use alloc::sync::Arc;
@@ -16,74 +18,6 @@ use core::ptr::NonNull;
 use doorbell_hal::memory::{self, DmaMemory};
 use doorbell_hal::uverbs::Uverbs;
 use zerocopy::FromZeros;
-
-/// What peers may do with a region, as types. The region's own NIC may always read and write it for
-/// this process.
-pub mod access {
-    use crate::mlx5::abi::verbs::AccessFlags;
-
-    mod sealed {
-        pub trait Sealed {}
-    }
-
-    /// What peers may do with a region.
-    pub trait Access: sealed::Sealed + Send + Sync + 'static {
-        /// As the kernel takes it.
-        #[doc(hidden)]
-        const FLAGS: AccessFlags;
-    }
-
-    /// Peers may do something with the region, so it has a name for them.
-    pub trait Remote: Access {}
-
-    macro_rules! kinds {
-        ($($(#[$meta:meta])* $name:ident: $write:literal $read:literal $atomic:literal;)*) => {
-            $(
-                $(#[$meta])*
-                #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-                pub struct $name(());
-
-                impl sealed::Sealed for $name {}
-                impl Access for $name {
-                    const FLAGS: AccessFlags = AccessFlags::new()
-                        .with_local_write(true)
-                        .with_remote_write($write)
-                        .with_remote_read($read)
-                        .with_remote_atomic($atomic);
-                }
-            )*
-        };
-    }
-
-    kinds! {
-        /// Nothing: only requests and receives of this process reach it.
-        Local: false false false;
-        /// Write.
-        RemoteWrite: true false false;
-        /// Read.
-        RemoteRead: false true false;
-        /// Write and read.
-        RemoteReadWrite: true true false;
-        /// Write, read, and do atomics.
-        RemoteAtomic: true true true;
-    }
-
-    impl Remote for RemoteWrite {}
-    impl Remote for RemoteRead {}
-    impl Remote for RemoteReadWrite {}
-    impl Remote for RemoteAtomic {}
-}
-
-use access::{Access, Remote};
-
-/// The order in which the NIC's writes land in a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// As the NIC makes them: a byte written later is seen later. What polling memory needs.
-    InOrder,
-    /// Any, until the completion is there (`IBV_ACCESS_RELAXED_ORDERING`). Faster on some machines.
-    Relaxed,
-}
 
 /// A registration at the kernel: what all kinds of regions have.
 struct Registration<V: Uverbs> {
@@ -259,7 +193,13 @@ impl<V: Uverbs> Nic<V> {
 }
 
 fn flags<A: Access>(order: Order) -> AccessFlags {
-    A::FLAGS.with_relaxed_ordering(order == Order::Relaxed)
+    let rights = A::RIGHTS;
+    AccessFlags::new()
+        .with_local_write(true)
+        .with_remote_write(rights.contains(PeerRights::WRITE))
+        .with_remote_read(rights.contains(PeerRights::READ))
+        .with_remote_atomic(rights.contains(PeerRights::ATOMIC))
+        .with_relaxed_ordering(order == Order::Relaxed)
 }
 
 impl<A: Access, V: Uverbs> Region<A, V> {

@@ -1,6 +1,7 @@
 //! From one state to the next.
 
 use super::{Pair, QueuePair};
+use crate::connection::{Connection, PeerRights};
 use crate::endpoint::{Endpoint, LinkLayer, Mtu};
 use crate::error::{Error, Refused};
 use crate::mlx5::abi::verbs::AccessFlags;
@@ -8,115 +9,15 @@ use crate::mlx5::abi::verbs::qp::{ModifyQp, QpAttrMask, QpDest, QpState};
 use crate::mlx5::abi::verbs::write::WriteCommand;
 use crate::mlx5::call::Call;
 use crate::state::{Init, Reset, Rtr, Rts};
-use crate::timer::{AckTimeout, RnrTimer};
-use core::ops::BitOr;
 use doorbell_hal::mmio::Caching;
 use doorbell_hal::uverbs::Uverbs;
 use zerocopy::FromZeros;
 
-/// What the peer may do to this side's memory through a queue pair, besides sending: of what a
-/// region allows, only what its queue pair allows, too.
-///
-/// ```
-/// use doorbell::mlx5::PeerRights;
-/// let rights = PeerRights::WRITE | PeerRights::READ;
-/// assert!(rights.contains(PeerRights::READ) && !rights.contains(PeerRights::ATOMIC));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PeerRights(u8);
-
-impl PeerRights {
-    /// Nothing.
-    pub const NONE: PeerRights = PeerRights(0);
-    /// Write.
-    pub const WRITE: PeerRights = PeerRights(1);
-    /// Read.
-    pub const READ: PeerRights = PeerRights(2);
-    /// Fetch-and-add, compare-and-swap.
-    pub const ATOMIC: PeerRights = PeerRights(4);
-
-    /// Whether all of `rights` are among these.
-    pub const fn contains(self, rights: PeerRights) -> bool {
-        self.0 & rights.0 == rights.0
-    }
-
-    fn flags(self) -> AccessFlags {
-        AccessFlags::new()
-            .with_remote_write(self.contains(Self::WRITE))
-            .with_remote_read(self.contains(Self::READ))
-            .with_remote_atomic(self.contains(Self::ATOMIC))
-    }
-}
-
-impl BitOr for PeerRights {
-    type Output = PeerRights;
-
-    fn bitor(self, other: PeerRights) -> PeerRights {
-        PeerRights(self.0 | other.0)
-    }
-}
-
-/// How a queue pair behaves towards its peer. The [default](Self::default) is what a network that
-/// rarely loses packets wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
-    /// How long the peer is asked to wait when it finds no receive posted here. 640 us.
-    pub rnr_timer: RnrTimer,
-    /// How long an acknowledgement is waited for before sending again. 67.1 ms.
-    pub ack_timeout: AckTimeout,
-    /// How often it is sent again, at most: from 0 to 7. 7.
-    pub retries: u8,
-    /// How often it is sent again when the peer has no receive posted: from 0 to 6, or
-    /// [`FOREVER`](Self::FOREVER). That.
-    pub rnr_retries: u8,
-    /// The most bytes of a packet, if less than both ports can. None.
-    pub max_mtu: Option<Mtu>,
-    /// How many routers a packet may pass. 64.
-    pub hop_limit: u8,
-    /// The traffic class of packets; on IP, the byte of DSCP and ECN. 0.
-    pub traffic_class: u8,
-    /// The service level, from 0 to 15. 0.
-    pub service_level: u8,
-}
-
-impl Connection {
-    /// For [`rnr_retries`](Self::rnr_retries): again and again.
-    pub const FOREVER: u8 = 7;
-
-    /// The values that stand in the fields' descriptions.
-    pub const fn new() -> Self {
-        Connection {
-            rnr_timer: RnrTimer::US_640,
-            ack_timeout: AckTimeout::MS_67,
-            retries: 7,
-            rnr_retries: Self::FOREVER,
-            max_mtu: None,
-            hop_limit: 64,
-            traffic_class: 0,
-            service_level: 0,
-        }
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let fields = [
-            ("the number of retries", self.retries, 7),
-            ("the number of receiver-not-ready retries", self.rnr_retries, Self::FOREVER),
-            ("the service level", self.service_level, 15),
-        ];
-        for (what, given, most) in fields {
-            if given > most {
-                let (given, most) = (given.into(), most.into());
-                return Err(Error::OutOfRange { what, given, least: 0, most });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        Self::new()
-    }
+fn access_flags(rights: PeerRights) -> AccessFlags {
+    AccessFlags::new()
+        .with_remote_write(rights.contains(PeerRights::WRITE))
+        .with_remote_read(rights.contains(PeerRights::READ))
+        .with_remote_atomic(rights.contains(PeerRights::ATOMIC))
 }
 
 /// The index of the default partition, and the only port.
@@ -146,7 +47,7 @@ fn to_init<V: Uverbs>(pair: &Pair<V>, rights: PeerRights) -> Result<(), Error> {
     let attributes = ModifyQp {
         pkey_index: PARTITION,
         port_num: PORT,
-        qp_access_flags: rights.flags(),
+        qp_access_flags: access_flags(rights),
         ..FromZeros::new_zeroed()
     };
     modify(pair, "MODIFY_QP to Init", QpState::Init, mask, attributes)

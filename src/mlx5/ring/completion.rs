@@ -3,13 +3,15 @@
 use super::events::EventCount;
 use super::outstanding::InFlight;
 use super::segment::CompletionSlot;
-use super::table::{Places, Table};
+use super::table::Table;
 use crate::completion::{
     Arrival, Completion, Failed, Queue, QueuePairIndex, Received, Sent, Status, Unrecognized,
 };
 use crate::mlx5::abi::U24;
 use crate::mlx5::abi::cqe::{self, CompletionOpcode as Kind, OpcodeOwner, Syndrome};
 use crate::mlx5::abi::doorbell::{ArmDoorbell, ArmWord, CompletionQueueWord, ConsumerWord};
+use crate::ring::Completions;
+use crate::ring::table::Places;
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register, Uncached};
 use doorbell_hal::sync::{self, AtomicU32, Ordering};
@@ -46,7 +48,7 @@ pub struct CompletionRing<R> {
     consumer: u32,
     consumer_record: NonNull<AtomicU32>,
     /// The table's places.
-    places: Places,
+    places: Places<InFlight>,
     first: NonNull<CompletionSlot>,
     arm_record: NonNull<AtomicU32>,
     events: NonNull<EventCount>,
@@ -231,6 +233,17 @@ impl<R: Register> CompletionRing<R> {
         // SAFETY: R1: the register was made with 8 bytes.
         unsafe { self.arm_register.store(0, ArmDoorbell { arm, cqn }.to_memory()) };
         Uncached::after_store();
+    }
+}
+
+impl<R: Register> Completions for CompletionRing<R> {
+    #[inline(always)]
+    fn poll(&mut self) -> Option<Completion> {
+        CompletionRing::poll(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        CompletionRing::is_empty(self)
     }
 }
 

@@ -31,7 +31,6 @@
 //! | poller to poster | [`Outstanding::complete`]: which entry completed, released | [`Outstanding::completed`]: acquired, before the slot is written again |
 //! | poller to NIC | [`CompletionRing::poll`]: the consumer record, released | the NIC, before it writes the slot again |
 
-pub mod committed;
 pub mod completion;
 pub mod entry;
 pub mod events;
@@ -39,9 +38,14 @@ pub mod outstanding;
 pub mod receive;
 pub mod segment;
 pub mod send;
-pub mod table;
 
-pub use committed::Committed;
+/// The queue pairs of a NIC by user index.
+pub mod table {
+    /// The queue pairs of a NIC by user index.
+    pub type Table = crate::ring::table::Table<super::InFlight>;
+}
+
+pub use crate::ring::committed::{self, Committed};
 pub use completion::CompletionRing;
 pub use events::EventCount;
 pub use outstanding::{InFlight, Outstanding};

@@ -3,17 +3,15 @@
 //! A queue pair goes away on one thread while another polls. Its completions may still be in the
 //! ring, and the poller may be looking at its ids at that moment. So the queue pair is first taken
 //! out of the [`Table`], then its resources are *retired*: each of its completion queues keeps them
-//! until the ring's own poller has found the ring empty. Only then can its user index be used again,
+//! until the ring's own poller has found the ring empty. Only then can its index be used again,
 //! and only then are its entries free for other queue pairs.
 
-use super::completion::CompletionRing;
+use super::Completions;
 use super::table::Table;
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::mlx5::abi::U24;
 use alloc::vec::Vec;
 use core::ptr;
-use doorbell_hal::mmio::Register;
 #[cfg(loom)]
 use doorbell_hal::sync::mutant::{self, Mutant};
 use doorbell_hal::sync::{AtomicBool, Mutex, Ordering};
@@ -80,7 +78,7 @@ impl<T> Committed<T> {
     ///
     /// `ring` is the ring that this was made for.
     #[inline(always)]
-    pub fn poll<R: Register>(&self, ring: &mut CompletionRing<R>) -> Option<Completion> {
+    pub fn poll<C: Completions>(&self, ring: &mut C) -> Option<Completion> {
         let completion = ring.poll();
         if completion.is_none() && self.any_retired.load(Ordering::Relaxed) {
             self.reclaim(ring);
@@ -90,7 +88,7 @@ impl<T> Committed<T> {
 
     /// Frees what queue pairs that are gone left here, if none of their completions is left.
     #[cold]
-    fn reclaim<R: Register>(&self, ring: &CompletionRing<R>) {
+    fn reclaim<C: Completions>(&self, ring: &C) {
         let mut state = self.state.lock();
         // What was retired before the lock was taken completes no more, so a ring that is empty now
         // holds nothing of it. That a poll found it empty before the lock was taken says nothing.
@@ -111,9 +109,9 @@ impl<T> Committed<T> {
 /// Takes the queue pair with `index` away from pollers: it completes no more. `queues` are its
 /// completion queues, with the entries set aside there; each keeps a clone of `resources` until its
 /// poller is past the queue pair's completions.
-pub fn retire<T: Clone>(
-    table: &Table,
-    index: U24,
+pub fn retire<T: Clone, Q>(
+    table: &Table<Q>,
+    index: impl Into<u32> + Copy,
     queues: [(&Committed<T>, u64); 2],
     resources: &T,
 ) {
