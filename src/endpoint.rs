@@ -66,7 +66,9 @@ pub struct Endpoint {
     pub(crate) link: LinkLayer,
     pub(crate) mtu: Mtu,
     pub(crate) read_depth: u8,
-    pub(crate) lid: u16,
+    /// On Ethernet the port's address, or zeroes where it is not known; on InfiniBand its local
+    /// identifier, and zeroes.
+    pub(crate) address: [u8; 6],
     pub(crate) queue_pair: u32,
     pub(crate) packet_sequence: u32,
     pub(crate) gid: [u8; 16],
@@ -148,7 +150,7 @@ impl Endpoint {
     pub const BYTES: usize = 32;
 
     /// The version of the format of those bytes.
-    pub const VERSION: u8 = 0xd1;
+    pub const VERSION: u8 = 0xd2;
 
     /// The port's link layer.
     pub const fn link(&self) -> LinkLayer {
@@ -167,7 +169,18 @@ impl Endpoint {
 
     /// The port's local identifier; 0 on Ethernet.
     pub const fn lid(&self) -> u16 {
-        self.lid
+        match (self.link, self.address) {
+            (LinkLayer::InfiniBand, [upper, lower, ..]) => u16::from_be_bytes([upper, lower]),
+            (LinkLayer::Ethernet, _) => 0,
+        }
+    }
+
+    /// The port's Ethernet address; `None` on InfiniBand, and where the peer did not know it.
+    pub const fn mac(&self) -> Option<[u8; 6]> {
+        match (self.link, self.address) {
+            (LinkLayer::InfiniBand, _) | (_, [0, 0, 0, 0, 0, 0]) => None,
+            (LinkLayer::Ethernet, address) => Some(address),
+        }
     }
 
     /// The queue pair's number, of 24 bits.
@@ -193,10 +206,9 @@ impl Endpoint {
     /// | 1 | 0 for Ethernet, 1 for InfiniBand |
     /// | 2 | the MTU's number |
     /// | 3 | the read depth |
-    /// | 4..6 | the local identifier |
-    /// | 6..8 | 0 |
-    /// | 8..12 | the queue pair |
-    /// | 12..16 | the packet sequence number |
+    /// | 4..10 | the Ethernet address, or the local identifier and zeroes |
+    /// | 10..13 | the queue pair |
+    /// | 13..16 | the packet sequence number |
     /// | 16..32 | the global identifier |
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -207,9 +219,9 @@ impl Endpoint {
         };
         bytes[2] = self.mtu as u8;
         bytes[3] = self.read_depth;
-        bytes[4..6].copy_from_slice(&self.lid.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.queue_pair.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.packet_sequence.to_be_bytes());
+        bytes[4..10].copy_from_slice(&self.address);
+        bytes[10..13].copy_from_slice(&self.queue_pair.to_be_bytes()[1..]);
+        bytes[13..16].copy_from_slice(&self.packet_sequence.to_be_bytes()[1..]);
         bytes[16..].copy_from_slice(&self.gid);
         bytes
     }
@@ -218,8 +230,8 @@ impl Endpoint {
     pub fn from_bytes(bytes: &[u8]) -> Result<Endpoint, EndpointError> {
         let length = EndpointError::Length { given: bytes.len() };
         let bytes: &[u8; Self::BYTES] = bytes.try_into().map_err(|_| length)?;
-        let [version, link, mtu, read_depth, l0, l1, z0, z1, rest @ ..] = bytes;
-        let [q0, q1, q2, q3, p0, p1, p2, p3, gid @ ..] = rest;
+        let [version, link, mtu, read_depth, a0, a1, a2, a3, a4, a5, rest @ ..] = bytes;
+        let [q0, q1, q2, p0, p1, p2, gid @ ..] = rest;
         if *version != Self::VERSION {
             return Err(EndpointError::Version { given: *version });
         }
@@ -240,17 +252,15 @@ impl Endpoint {
             least: Mtu::B256 as u32,
             most: Mtu::B4096 as u32,
         })?;
-        field("reserved field", u16::from_be_bytes([*z0, *z1]).into(), 0, 0)?;
-        let queue_pair = u32::from_be_bytes([*q0, *q1, *q2, *q3]);
-        let packet_sequence = u32::from_be_bytes([*p0, *p1, *p2, *p3]);
+        let queue_pair = u32::from_be_bytes([0, *q0, *q1, *q2]);
         Ok(Endpoint {
             link,
             mtu,
             read_depth: *read_depth,
-            lid: u16::from_be_bytes([*l0, *l1]),
+            address: [*a0, *a1, *a2, *a3, *a4, *a5],
             // 0 and 1 are the fabric's own management queue pairs.
             queue_pair: field("queue pair", queue_pair, 2, MAX_24)?,
-            packet_sequence: field("packet sequence number", packet_sequence, 0, MAX_24)?,
+            packet_sequence: u32::from_be_bytes([0, *p0, *p1, *p2]),
             gid: *gid,
         })
     }
@@ -266,7 +276,7 @@ mod tests {
             link: LinkLayer::InfiniBand,
             mtu: Mtu::B2048,
             read_depth: 16,
-            lid: 0x1234,
+            address: [0x12, 0x34, 0, 0, 0, 0],
             queue_pair: 0xabcdef,
             packet_sequence: 0xffffff,
             gid: *b"sixteen bytes...",
@@ -279,14 +289,20 @@ mod tests {
         assert_eq!(Endpoint::from_bytes(&bytes), Ok(endpoint()));
         assert_eq!(
             bytes[..16],
-            [0xd1, 1, 4, 16, 0x12, 0x34, 0, 0, 0, 0xab, 0xcd, 0xef, 0, 255, 255, 255]
+            [0xd2, 1, 4, 16, 0x12, 0x34, 0, 0, 0, 0, 0xab, 0xcd, 0xef, 255, 255, 255]
         );
+        assert_eq!((endpoint().lid(), endpoint().mac()), (0x1234, None));
+        let address = [2, 0, 0, 0xa, 0xb, 0xc];
+        let ethernet = Endpoint { link: LinkLayer::Ethernet, address, ..endpoint() };
+        assert_eq!(Endpoint::from_bytes(&ethernet.to_bytes()), Ok(ethernet));
+        assert_eq!((ethernet.lid(), ethernet.mac()), (0, Some(address)));
+        assert_eq!(Endpoint { address: [0; 6], ..ethernet }.mac(), None);
     }
 
     #[test]
     fn wrong_bytes_are_refused_with_the_field_and_its_bounds() {
         let refused = |at: usize, value: u8| {
-            let mut bytes = endpoint().to_bytes();
+            let mut bytes = Endpoint { queue_pair: 2, ..endpoint() }.to_bytes();
             bytes[at] = value;
             Endpoint::from_bytes(&bytes).unwrap_err()
         };
@@ -295,12 +311,10 @@ mod tests {
         assert_eq!(refused(1, 2), field("link layer", 2, 0, 1));
         assert_eq!(refused(2, 0), field("MTU", 0, 1, 5));
         assert_eq!(refused(2, 6), field("MTU", 6, 1, 5));
-        assert_eq!(refused(7, 1), field("reserved field", 1, 0, 0));
-        assert_eq!(refused(8, 1), field("queue pair", 0x01abcdef, 2, 0xffffff));
-        assert_eq!(refused(12, 1), field("packet sequence number", 0x01ffffff, 0, 0xffffff));
+        assert_eq!(refused(12, 1), field("queue pair", 1, 2, 0xffffff));
         for given in [0, 31, 33] {
             assert_eq!(
-                Endpoint::from_bytes(&[0xd1; 33][..given]),
+                Endpoint::from_bytes(&[0xd2; 33][..given]),
                 Err(EndpointError::Length { given })
             );
         }

@@ -2,7 +2,9 @@
 
 use alloc::string::String;
 use core::fmt;
+use core::time::Duration;
 use doorbell_hal::Errno;
+use doorbell_hal::pci::{ConfigurationError, Identity};
 
 /// Why a call of the control path failed. Whatever the call, it left nothing behind.
 ///
@@ -37,7 +39,7 @@ pub enum Error {
         /// The kernel's reason.
         reason: Errno,
     },
-    /// The kernel's answer to a call is not one that it may give.
+    /// The kernel's or firmware's answer to a call is not one that it may give.
     Answer {
         /// The device.
         device: String,
@@ -47,6 +49,50 @@ pub enum Error {
         wrong: &'static str,
         /// The value that is wrong.
         value: u64,
+    },
+    /// The firmware refused a request.
+    Firmware {
+        /// The device.
+        device: String,
+        /// The request.
+        call: &'static str,
+        /// The firmware's reason, by its name.
+        reason: &'static str,
+        /// The number of that reason.
+        code: u32,
+    },
+    /// The firmware did not answer a request in time. It may still act on it, so it is asked for
+    /// nothing else.
+    NoAnswer {
+        /// The device.
+        device: String,
+        /// The request.
+        call: &'static str,
+        /// How long it was waited for.
+        within: Duration,
+    },
+    /// The firmware did not answer an earlier request in time, so it is asked for nothing else.
+    Poisoned {
+        /// The device.
+        device: String,
+        /// The request that was not made.
+        call: &'static str,
+        /// The request that was not answered.
+        unanswered: &'static str,
+    },
+    /// The configuration space of a device's function cannot be used.
+    Configuration {
+        /// The device.
+        device: String,
+        /// Why.
+        reason: ConfigurationError,
+    },
+    /// A device is of another kind than the family's.
+    OtherDevice {
+        /// The device.
+        device: String,
+        /// What it is.
+        identity: Identity,
     },
     /// The port is not up.
     PortNotActive {
@@ -129,7 +175,21 @@ impl fmt::Display for Error {
                 write!(f, "{device}: the kernel refused {call}: {reason}")
             }
             Error::Answer { device, call, wrong, value } => {
-                write!(f, "{device}: the kernel's answer to {call} has {wrong} {value:#x}")
+                write!(f, "{device}: the answer to {call} has {wrong} {value:#x}")
+            }
+            Error::Firmware { device, call, reason, code } => {
+                write!(f, "{device}: the firmware refused {call}: {reason} ({code:#x})")
+            }
+            Error::NoAnswer { device, call, within } => {
+                write!(f, "{device}: the firmware did not answer {call} within {within:?}")
+            }
+            Error::Poisoned { device, call, unanswered } => write!(
+                f,
+                "{device}: {call} was not made, as the firmware did not answer {unanswered} in time"
+            ),
+            Error::Configuration { device, reason } => write!(f, "{device}: {reason}"),
+            Error::OtherDevice { device, identity: Identity { vendor, device: id } } => {
+                write!(f, "{device} is a {vendor:04x}:{id:04x}, which is not a NIC of this family")
             }
             Error::PortNotActive { device, state } => {
                 write!(f, "{device}: port 1 is not active but {state}")
@@ -172,6 +232,7 @@ impl core::error::Error for Error {
             #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
             Error::File(error) => Some(error),
             Error::Refused { reason, .. } => Some(reason),
+            Error::Configuration { reason, .. } => Some(reason),
             _ => None,
         }
     }

@@ -118,7 +118,7 @@ fn refused(lie: Lie, call: &str, value: u64) {
     match open(lie) {
         Err(error @ Error::Answer { .. }) => {
             let text = error.to_string();
-            assert!(text.contains(&format!("the kernel's answer to {call}")), "{text}");
+            assert!(text.contains(&format!("the answer to {call}")), "{text}");
             assert!(text.contains(&format!("{value:#x}")), "{text}");
         }
         Err(other) => panic!("{other}"),

@@ -1,7 +1,7 @@
 //! Bytes from a peer: its endpoint, and slices of its memory.
 
 use crate::input::Input;
-use doorbell::endpoint::{Endpoint, EndpointError, Mtu};
+use doorbell::endpoint::{Endpoint, EndpointError, LinkLayer, Mtu};
 use doorbell::wr::{self, LocalSlice, Nothing, RemoteSlice};
 
 /// Bytes that a peer sent, as an endpoint and as a slice, and what is done with those.
@@ -21,9 +21,18 @@ fn endpoint(bytes: &[u8]) {
             assert_eq!(endpoint.to_bytes(), bytes);
             assert_eq!(endpoint.mtu() as u8, bytes[2]);
             assert_eq!(endpoint.read_depth(), bytes[3]);
-            assert_eq!(endpoint.lid().to_be_bytes(), bytes[4..6]);
-            assert_eq!(endpoint.queue_pair().to_be_bytes(), bytes[8..12]);
-            assert_eq!(endpoint.packet_sequence().to_be_bytes(), bytes[12..16]);
+            match endpoint.link() {
+                LinkLayer::InfiniBand => {
+                    assert_eq!(endpoint.lid().to_be_bytes(), bytes[4..6]);
+                    assert_eq!(endpoint.mac(), None);
+                }
+                LinkLayer::Ethernet => {
+                    assert_eq!(endpoint.lid(), 0);
+                    assert_eq!(endpoint.mac().unwrap_or_default(), bytes[4..10]);
+                }
+            }
+            assert_eq!(endpoint.queue_pair().to_be_bytes()[1..], bytes[10..13]);
+            assert_eq!(endpoint.packet_sequence().to_be_bytes()[1..], bytes[13..16]);
             assert_eq!(endpoint.gid(), bytes[16..]);
         }
         Err(error) => {
@@ -47,12 +56,10 @@ fn endpoint(bytes: &[u8]) {
 /// Whether bytes are an endpoint by the table in `Endpoint::to_bytes`.
 fn is_endpoint(bytes: &[u8]) -> bool {
     bytes.len() == 32
-        && bytes[0] == 0xd1
+        && bytes[0] == 0xd2
         && bytes[1] < 2
         && Mtu::from_code(bytes[2]).is_some()
-        && bytes[6..9] == [0; 3]
-        && (bytes[9..11] != [0; 2] || bytes[11] > 1)
-        && bytes[12] == 0
+        && (bytes[10..12] != [0; 2] || bytes[12] > 1)
 }
 
 fn slice(input: &Input) {

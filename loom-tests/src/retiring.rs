@@ -83,7 +83,7 @@ impl Poller {
     }
 
     fn poll(&mut self) {
-        match self.queue.poll(&mut self.ring) {
+        match self.queue.poll(&mut *self.ring) {
             None => {}
             Some(Completion::Sent(Sent { id, .. })) => self.ids.push(id),
             Some(other) => panic!("{other:?}"),
@@ -142,7 +142,7 @@ fn destroyed(reused: Reached) -> impl Fn() {
         assert!(poller.new.is_some(), "the index is free again");
         queue.commit(2, false).unwrap();
         assert!(nic.report(sent()));
-        let Some(Completion::Sent(new)) = queue.poll(&mut poller.ring) else {
+        let Some(Completion::Sent(new)) = queue.poll(&mut *poller.ring) else {
             panic!("the new queue pair's request completes")
         };
         assert_eq!(new.id, NEW);

@@ -51,7 +51,23 @@ pub(super) struct Port {
     pub(super) lid: u16,
     pub(super) gid: [u8; 16],
     pub(super) gid_index: u8,
+    /// The port's Ethernet address, where the table of identifiers says it.
+    pub(super) mac: Option<[u8; 6]>,
     pub(super) max_message: u32,
+}
+
+impl Port {
+    /// The port's address on its link, as endpoints have it. On Ethernet, a link-local identifier
+    /// that was made from it says which it is; where there is none, it is not known.
+    pub(super) fn address(&self) -> [u8; 6] {
+        match self.link {
+            LinkLayer::Ethernet => self.mac.unwrap_or_default(),
+            LinkLayer::InfiniBand => {
+                let [upper, lower] = self.lid.to_be_bytes();
+                [upper, lower, 0, 0, 0, 0]
+            }
+        }
+    }
 }
 
 /// The most that the device holds of things.

@@ -220,7 +220,8 @@ fn query_port<V: Uverbs>(verbs: &V) -> Result<Port, Error> {
     let gid_index =
         u8::try_from(gid_index).map_err(|_| answer("a GID index over 255:", gid_index.into()))?;
     let max_message = port.max_msg_sz.min(crate::wr::MAX_MESSAGE);
-    Ok(Port { link, mtu, lid: port.lid, gid, gid_index, max_message })
+    let mac = gids.iter().find_map(|entry| mac_of(&entry.gid));
+    Ok(Port { link, mtu, lid: port.lid, gid, gid_index, mac, max_message })
 }
 
 /// The specification's name of a port's state.
@@ -275,6 +276,16 @@ fn choose_gid(link: LinkLayer, gids: &[GidEntry]) -> Option<([u8; 16], u32)> {
     }
 }
 
+/// The Ethernet address that a link-local identifier was made from (RFC 4291, appendix A).
+fn mac_of(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    match *gid {
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {
+            Some([a ^ 2, b, c, d, e, f])
+        }
+        _ => None,
+    }
+}
+
 fn allocate_protection_domain<V: Uverbs>(verbs: &V) -> Result<u32, Error> {
     let request = write::AllocPd::new_zeroed();
     let (mut response, mut driver) = (write::AllocPdResp::new_zeroed(), AllocPdResp::new_zeroed());
@@ -296,6 +307,12 @@ mod tests {
     const LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0, 0, 1];
     const GLOBAL: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     const IPV4: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+
+    #[test]
+    fn a_link_local_identifier_says_the_ethernet_address() {
+        assert_eq!(mac_of(&LOCAL), Some([0, 0, 0, 0, 0, 1]));
+        assert_eq!((mac_of(&GLOBAL), mac_of(&IPV4)), (None, None));
+    }
 
     #[test]
     fn ethernet_takes_roce_v2_and_prefers_ipv4_then_global_addresses() {

@@ -166,7 +166,7 @@ impl<S: State, V: Uverbs, C: Caching> QueuePair<S, V, C> {
             link: port.link,
             mtu: port.mtu,
             read_depth: *read_depth,
-            lid: port.lid,
+            address: port.address(),
             queue_pair: number.get(),
             packet_sequence: self.send.packet_sequence,
             gid: port.gid,

@@ -220,6 +220,15 @@ structures! {
     }
 }
 
+impl ReceiveFlags {
+    /// The bit of [`immediate`](Self::immediate).
+    pub const IMMEDIATE: u16 = 1 << Self::IMMEDIATE_OFFSET;
+    /// The bit of [`invalidate`](Self::invalidate).
+    pub const INVALIDATE: u16 = 1 << Self::INVALIDATE_OFFSET;
+    /// The bit of [`rdma`](Self::rdma).
+    pub const RDMA: u16 = 1 << Self::RDMA_OFFSET;
+}
+
 impl KindToggle {
     /// The byte with this kind and this toggle.
     #[inline(always)]

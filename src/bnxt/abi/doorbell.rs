@@ -99,6 +99,12 @@ impl QueueNumber {
     }
 }
 
+impl From<u16> for QueueNumber {
+    fn from(number: u16) -> Self {
+        QueueNumber(number.into())
+    }
+}
+
 /// A place in a ring and the pass over it, as doorbells carry them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position(u32);

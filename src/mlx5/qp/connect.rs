@@ -79,7 +79,7 @@ fn to_rtr<V: Uverbs>(
     let attributes = ModifyQp {
         dest: QpDest {
             dgid: peer.gid,
-            dlid: peer.lid,
+            dlid: peer.lid(),
             sgid_index: port.gid_index,
             hop_limit: connection.hop_limit,
             traffic_class: connection.traffic_class,
