@@ -36,9 +36,9 @@ codes! {
         /// Notifications were consumed, and the next one raises an interrupt.
         NotificationArm = 0xb, "DBC_DBC_TYPE_NQ_ARM";
         /// A pushed entry begins.
-        PushStart = 0xc, "DBC_DBC_TYPE_PUSH_START";
+        PushStart = 0xc, "BNXT_RE_PUSH_TYPE_START";
         /// A pushed entry ends.
-        PushEnd = 0xd, "DBC_DBC_TYPE_PUSH_END";
+        PushEnd = 0xd, "BNXT_RE_PUSH_TYPE_END";
         /// Notifications raise no interrupt.
         NotificationMask = 0xe, "DBC_DBC_TYPE_NQ_MASK";
         /// Nothing.

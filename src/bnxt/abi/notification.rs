@@ -12,7 +12,7 @@ codes! {
     /// What a notification is about (`NQ_BASE_TYPE_*`).
     pub enum NotificationKind: u8, "notification type" {
         /// The firmware tells something: not about RoCE.
-        Firmware = 0x2e, "NQ_BASE_TYPE_L2_ASYNC_EVENT";
+        Firmware = 0x2e, "ASYNC_EVENT_CMPL_TYPE_HWRM_ASYNC_EVENT";
         /// A completion queue has a completion.
         Completion = 0x30, "NQ_BASE_TYPE_CQ_NOTIFICATION";
         /// A shared receive queue is running low.
