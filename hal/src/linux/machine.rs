@@ -1,4 +1,4 @@
-//! The files that say which RDMA devices a machine has.
+//! A machine, and the files that say which RDMA devices it has.
 
 use super::VerbsFile;
 use alloc::string::{String, ToString};
@@ -51,7 +51,7 @@ impl Machine {
         Machine { root: root.into() }
     }
 
-    fn path(&self, relative: &str) -> PathBuf {
+    pub(super) fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
@@ -124,12 +124,12 @@ fn is_plain_name(name: &str) -> bool {
     path.file_name() == Some(OsStr::new(name)) && path.components().count() == 1
 }
 
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The names in a directory; none where it does not exist.
-fn list(directory: &Path) -> Result<Vec<String>, FileError> {
+pub(super) fn list(directory: &Path) -> Result<Vec<String>, FileError> {
     let failed = |reason| FileError { action: "list", path: directory.to_path_buf(), reason };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

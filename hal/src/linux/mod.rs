@@ -1,10 +1,11 @@
-//! Linux: verbs files, mapped registers and memory, made with rustix. The only system calls of the
+//! Linux: verbs files, PCI functions, mapped registers and memory, made with rustix. The only system calls of the
 //! project's drivers.
 
 mod events;
 mod machine;
 mod mapping;
 mod memory;
+pub mod pci;
 mod verbs_file;
 
 pub use events::EventDescriptors;
