@@ -16,6 +16,12 @@ pub enum Error {
     /// A file or directory of this machine cannot be used.
     #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
     File(doorbell_hal::linux::FileError),
+    /// A PCI function cannot be taken.
+    #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+    Take(doorbell_hal::linux::pci::TakeError),
+    /// A PCI function cannot be taken from its kernel driver, or not given back.
+    #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+    Driver(doorbell_hal::linux::pci::DriverError),
     /// The machine has no RDMA device of this name.
     NoDevice {
         /// The name.
@@ -164,6 +170,10 @@ impl fmt::Display for Error {
         match self {
             #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
             Error::File(error) => error.fmt(f),
+            #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+            Error::Take(error) => error.fmt(f),
+            #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+            Error::Driver(error) => error.fmt(f),
             Error::NoDevice { device } => write!(f, "there is no RDMA device {device}"),
             Error::OtherDriver { device, driver: Some(driver), expected } => {
                 write!(f, "RDMA device {device} is held by {driver}, not by {expected}")
@@ -231,6 +241,10 @@ impl core::error::Error for Error {
         match self {
             #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
             Error::File(error) => Some(error),
+            #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+            Error::Take(error) => Some(error),
+            #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+            Error::Driver(error) => Some(error),
             Error::Refused { reason, .. } => Some(reason),
             Error::Configuration { reason, .. } => Some(reason),
             _ => None,
@@ -242,6 +256,20 @@ impl core::error::Error for Error {
 impl From<doorbell_hal::linux::FileError> for Error {
     fn from(error: doorbell_hal::linux::FileError) -> Self {
         Error::File(error)
+    }
+}
+
+#[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+impl From<doorbell_hal::linux::pci::TakeError> for Error {
+    fn from(error: doorbell_hal::linux::pci::TakeError) -> Self {
+        Error::Take(error)
+    }
+}
+
+#[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+impl From<doorbell_hal::linux::pci::DriverError> for Error {
+    fn from(error: doorbell_hal::linux::pci::DriverError) -> Self {
+        Error::Driver(error)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | open a NIC | [`Nic`] |
+//! | find, take and open a NIC | [`buses`], [`detach`], [`open`], [`Nic`] |
 //! | share memory with it, and with peers | [`Region`], [`DeviceRegion`], [`access`] |
 //! | see what has completed | [`CompletionQueue`] |
 //! | connect to a peer | [`QueuePairBuilder`], [`QueuePair`], [`PeerRights`], [`Connection`] |
@@ -34,6 +34,8 @@ mod commands;
 mod context;
 mod cq;
 mod firmware;
+#[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+mod machine;
 mod memory;
 mod nic;
 mod qp;
@@ -42,6 +44,8 @@ pub mod ring;
 
 pub use boot::IDENTITY;
 pub use cq::CompletionQueue;
+#[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
+pub use machine::{attach, buses, count, detach, index, name, open};
 pub use nic::Nic;
 pub use qp::{QueuePair, QueuePairBuilder, Queues, ReceiveQueue, SendQueue};
 pub use region::{DeviceRegion, Region};

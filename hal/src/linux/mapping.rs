@@ -28,17 +28,24 @@ impl MappedPage {
     /// Maps `len` bytes of `file` from `offset`, shared and write-only: what a register page is
     /// good for.
     pub fn map(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
+        Self::map_as(file, offset, len, ProtFlags::WRITE)
+    }
+
+    /// As [`map`](Self::map), to be read as well.
+    pub fn map_readable(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
+        Self::map_as(file, offset, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map_as(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        protection: ProtFlags,
+    ) -> Result<Self, Errno> {
         // SAFETY: R1: a new mapping at an address that the kernel chooses; nothing else refers to it
         // until it is unmapped by `drop`.
         let start = unsafe {
-            rustix::mm::mmap(
-                core::ptr::null_mut(),
-                len,
-                ProtFlags::WRITE,
-                MapFlags::SHARED,
-                file,
-                offset,
-            )
+            rustix::mm::mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, file, offset)
         }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::ENOMEM)?;
         Ok(MappedPage(Arc::new(Mapping { start, len })))
