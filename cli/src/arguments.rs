@@ -105,7 +105,8 @@ pub struct DevicesOptions {
   doorbell pingpong --op send --size 64 --iterations 100000
   doorbell pingpong --op all --sizes 8,4K,1M --events
   doorbell pingpong --device mlx5_0 --doorbell blueflame --inline --size 32
-  doorbell pingpong --listen & doorbell pingpong --connect localhost")]
+  doorbell pingpong --listen & doorbell pingpong --connect localhost
+  ibv_rc_pingpong -g 3 & doorbell pingpong --device mlx5_0 --with ibv_rc_pingpong localhost")]
 pub struct PingpongOptions {
     /// The NIC: virtual-connectx, or one that `doorbell devices` lists.
     #[arg(long, default_value = nics::VIRTUAL)]
@@ -182,6 +183,28 @@ pub struct PingpongOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub connect: Option<String>,
 
+    /// Play with this program of rdma-core instead of another doorbell: as its client if HOST is
+    /// named, as its server otherwise. The options that both have (--size, --iterations, --mtu) must
+    /// be the same for both.
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        conflicts_with_all = ["listen", "connect", "json", "ops", "inline", "warmup", "pcap"]
+    )]
+    pub with: Option<Stranger>,
+
+    /// Where the server of --with listens: a host, or HOST:PORT.
+    #[arg(requires = "with")]
+    pub host: Option<String>,
+
+    /// The TCP port of --with.
+    #[arg(long, default_value_t = 18515, requires = "with")]
+    pub port: u16,
+
+    /// Have the virtual NIC reach the programs of `doorbell shim` with this fabric. For --with.
+    #[arg(long, value_name = "DIRECTORY", requires = "with")]
+    pub fabric: Option<PathBuf>,
+
     /// Write the packets of a virtual NIC to this file, for Wireshark. For --listen and --connect.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -189,6 +212,13 @@ pub struct PingpongOptions {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A program that a pingpong can be played with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stranger {
+    #[value(name = "ibv_rc_pingpong")]
+    RcPingpong,
 }
 
 /// Where a process listens.

@@ -6,7 +6,7 @@ use doorbell::mlx5::{self, Nic};
 use doorbell_hal::linux::{Machine, VerbsFile};
 use doorbell_model::VirtualConnectx;
 use doorbell_model::connectx::Network;
-use doorbell_model::fabric::{Pcap, UdpFabric, WireCounters};
+use doorbell_model::fabric::{LocalFabric, Pcap, UdpFabric, WireCounters};
 use doorbell_model::rc;
 use std::io;
 use std::net::Ipv4Addr;
@@ -72,6 +72,26 @@ fn free_loopback() -> io::Result<(Ipv4Addr, UdpFabric)> {
         }
     }
     Err(taken.unwrap_or(io::ErrorKind::AddrInUse.into()))
+}
+
+/// The code of a virtual NIC's shortest acknowledgement timeout, 1.07 s: its peers are processes
+/// that may not run for so long.
+const LEAST_TIMEOUT: u8 = 18;
+
+/// Opens a virtual ConnectX that reaches those of `doorbell shim` with the same `fabric`.
+pub fn open_on_local(fabric: &Path) -> Result<(Nic<VirtualConnectx>, Network), Failure> {
+    let joined = LocalFabric::join(fabric);
+    let joined = joined
+        .map_err(|error| Failure::Address { address: fabric.display().to_string(), error })?;
+    let number = joined.number();
+    let network = Network::builder().fabric(joined).build();
+    let file = VirtualConnectx::builder()
+        .name(VIRTUAL)
+        .number(number)
+        .network(&network)
+        .least_timeout(LEAST_TIMEOUT)
+        .open();
+    Ok((Nic::open(file)?, network))
 }
 
 /// Opens a NIC of `machine`.

@@ -151,46 +151,15 @@ impl Conversation {
         patience: Patience,
         out: &mut impl Write,
     ) -> Result<Conversation, Failure> {
-        let failed = |error| Failure::Address { address: address.into(), error };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        writeln!(out, "Waiting at {}", listener.local_addr().map_err(failed)?)?;
-        out.flush()?;
-        loop {
-            patience.check()?;
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nonblocking(false).map_err(lost)?;
-                    return Conversation::new(stream, patience);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(NAP),
-                Err(error) => return Err(failed(error)),
-            }
-        }
+        Conversation::new(accept(address, &patience, out)?, patience)
     }
 
-    /// Connects to the process that listens at `address`: a host, or a host and a port. To IPv4
-    /// addresses only: a virtual NIC has one.
+    /// Connects to the process that listens at `address`: a host, or a host and a port.
     pub fn connect(address: &str, patience: Patience) -> Result<Conversation, Failure> {
-        let failed = |error| Failure::Address { address: address.into(), error };
-        let resolved = match address.to_socket_addrs() {
-            Ok(addresses) => addresses,
-            // No port.
-            Err(_) => (address, PORT).to_socket_addrs().map_err(failed)?,
-        };
-        let mut why = std::io::Error::new(ErrorKind::NotFound, "no IPv4 address has this name");
-        for address in resolved.filter(SocketAddr::is_ipv4) {
-            match TcpStream::connect_timeout(&address, patience.most()) {
-                Ok(stream) => return Conversation::new(stream, patience),
-                Err(error) => why = error,
-            }
-        }
-        Err(failed(why))
+        Conversation::new(reach(address, PORT, &patience)?, patience)
     }
 
     fn new(stream: TcpStream, patience: Patience) -> Result<Conversation, Failure> {
-        stream.set_nodelay(true).map_err(lost)?;
-        stream.set_read_timeout(Some(NAP)).map_err(lost)?;
         Ok(Conversation { stream, read: Vec::new(), patience, looks: 0 })
     }
 
@@ -301,6 +270,57 @@ impl Conversation {
     }
 }
 
+/// Waits at `address` for one process that connects, and says where on `out`. A read of the stream
+/// waits no longer than a nap.
+pub fn accept(
+    address: &str,
+    patience: &Patience,
+    out: &mut impl Write,
+) -> Result<TcpStream, Failure> {
+    let failed = |error| Failure::Address { address: address.into(), error };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    writeln!(out, "Waiting at {}", listener.local_addr().map_err(failed)?)?;
+    out.flush()?;
+    loop {
+        patience.check()?;
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).map_err(lost)?;
+                return ready(stream);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(NAP),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Connects to the process that listens at `address`: a host, whose port is then `port`, or a host
+/// and a port. To IPv4 addresses only: a virtual NIC has one. A read of the stream waits no longer
+/// than a nap.
+pub fn reach(address: &str, port: u16, patience: &Patience) -> Result<TcpStream, Failure> {
+    let failed = |error| Failure::Address { address: address.into(), error };
+    let resolved = match address.to_socket_addrs() {
+        Ok(addresses) => addresses,
+        // No port.
+        Err(_) => (address, port).to_socket_addrs().map_err(failed)?,
+    };
+    let mut why = std::io::Error::new(ErrorKind::NotFound, "no IPv4 address has this name");
+    for address in resolved.filter(SocketAddr::is_ipv4) {
+        match TcpStream::connect_timeout(&address, patience.most()) {
+            Ok(stream) => return ready(stream),
+            Err(error) => why = error,
+        }
+    }
+    Err(failed(why))
+}
+
+fn ready(stream: TcpStream) -> Result<TcpStream, Failure> {
+    stream.set_nodelay(true).map_err(lost)?;
+    stream.set_read_timeout(Some(NAP)).map_err(lost)?;
+    Ok(stream)
+}
+
 /// A line that does not belong here.
 pub fn unexpected(line: &Line) -> Failure {
     let what = match line {
@@ -312,6 +332,7 @@ pub fn unexpected(line: &Line) -> Failure {
     Failure::Peer(format!("the other process says {what}, and that is not its turn"))
 }
 
-fn lost(error: std::io::Error) -> Failure {
+/// The connection broke.
+pub fn lost(error: std::io::Error) -> Failure {
     Failure::Peer(format!("the connection to the other process: {error}"))
 }

@@ -5,6 +5,7 @@
 //! | `end` | the two ends and their connection |
 //! | `apart` | one end, when the other is in another process |
 //! | `conversation` | what the two processes say to each other over TCP |
+//! | `rc_pingpong` | one end, when the other is `ibv_rc_pingpong` |
 //! | `exchange` | what each operation does with a message |
 //! | `rounds` | the rounds, and what is timed of them |
 //! | `verify` | the bytes, and the check of each |
@@ -16,11 +17,12 @@ mod conversation;
 mod end;
 mod exchange;
 mod progress;
+mod rc_pingpong;
 mod report;
 mod rounds;
 mod verify;
 
-use crate::arguments::{Doorbell, Op, PingpongOptions};
+use crate::arguments::{Doorbell, Op, PingpongOptions, Stranger};
 use crate::completions::{Completions, Patience, Polling, Sleeping};
 use crate::failure::Failure;
 use crate::{nics, units};
@@ -55,6 +57,9 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
     let timeout = Duration::from_secs(options.timeout);
     let is_virtual = options.device == nics::VIRTUAL;
     let patience = Patience::new(is_virtual, timeout, interrupted);
+    if let Some(Stranger::RcPingpong) = options.with {
+        return with_stranger(options, &patience, &mut out);
+    }
     let partner = match (&options.listen, &options.connect) {
         (Some(address), _) => {
             let conversation = Conversation::listen(address, patience.clone(), &mut out)?;
@@ -81,6 +86,50 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
         writeln!(out, "{}", counters.read())?;
     }
     ended
+}
+
+/// Plays with a program that is not this one.
+fn with_stranger(
+    options: &PingpongOptions,
+    patience: &Patience,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    if options.device != nics::VIRTUAL {
+        let nic = nics::open_real(&Machine::this(), &options.device)?;
+        return with_stranger_on(&nic, options, patience, out);
+    }
+    let Some(fabric) = &options.fabric else {
+        return Err(Failure::Usage(
+            "--with needs a NIC that reaches the other program's: --device, or --fabric".into(),
+        ));
+    };
+    let (nic, network) = nics::open_on_local(fabric)?;
+    let ended = with_stranger_on(&nic, options, patience, out);
+    // What was received is acknowledged before the NIC goes.
+    network.say_goodbye(GOODBYE);
+    ended
+}
+
+/// How long a virtual NIC that goes waits for its peers.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+fn with_stranger_on<V: Uverbs>(
+    nic: &Nic<V>,
+    options: &PingpongOptions,
+    patience: &Patience,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    use rc_pingpong::play;
+    match (options.doorbell, options.events) {
+        (Doorbell::Uncached, false) => play::<V, Uncached, Polling<V>>(nic, options, patience, out),
+        (Doorbell::Uncached, true) => play::<V, Uncached, Sleeping<V>>(nic, options, patience, out),
+        (Doorbell::BlueFlame, false) => {
+            play::<V, WriteCombining, Polling<V>>(nic, options, patience, out)
+        }
+        (Doorbell::BlueFlame, true) => {
+            play::<V, WriteCombining, Sleeping<V>>(nic, options, patience, out)
+        }
+    }
 }
 
 /// Chooses the types that the options stand for.

@@ -4,6 +4,7 @@ mod apart;
 mod devices;
 mod pingpong;
 mod shim;
+mod stranger;
 mod usage;
 
 use std::process::{Command, Output};
