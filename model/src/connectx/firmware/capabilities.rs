@@ -138,6 +138,8 @@ fn general_for_all(nic: &Capabilities) -> Vec<(Field, u64)> {
         (NUM_PORTS, 1),
         (LOG_MAX_MSG, nic.log_max_message.into()),
         (CQE_VERSION, 1),
+        // On InfiniBand, the driver's test of write-combining takes one.
+        (LOG_MAX_SQ, 16),
         (COMPACT_ADDRESS_VECTOR, 1),
         // Keys that stand on others.
         (IMAICL, 1),
@@ -199,7 +201,6 @@ const GENERAL_ETHERNET: &[(Field, u64)] = {
         (ROCE_RW_SUPPORTED, 1),
         (MAX_FLOW_COUNTER_15_0, 0xffff),
         (LOG_MAX_RQ, 16),
-        (LOG_MAX_SQ, 16),
         (LOG_MAX_TIR, 16),
         (LOG_MAX_TIS, 16),
         (LOG_MAX_RQT, 16),

@@ -147,6 +147,7 @@ impl Firmware {
 
             QueryVportState => self.query_vport_state(output),
             QueryHcaVportContext => self.query_hca_vport(output),
+            ModifyHcaVportContext => self.modify_hca_vport(input),
             QueryHcaVportGid => self.query_hca_vport_gid(input, output),
             QueryHcaVportPkey => self.query_hca_vport_pkey(input, output),
             QueryNicVportContext => self.query_nic_vport(output),

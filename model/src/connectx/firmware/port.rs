@@ -26,7 +26,9 @@ const WHOLE: u32 = 0xffff;
 /// The most bytes of a frame, without its header.
 const ETHERNET_MTU: u16 = 9978;
 /// What an InfiniBand port can (`cap_mask1`), as a ConnectX-5 says.
-const CAPABILITY_MASK: u64 = 0x0201_4848;
+const CAPABILITY_MASK: u32 = 0x0201_4848;
+/// Of these, what a driver may change: whether there is a connection manager (`IB_PORT_CM_SUP`).
+const CHANGEABLE: u32 = 1 << 16;
 /// States of ports (`enum ib_port_state`, IBTA's physical states).
 const ACTIVE: u64 = 4;
 const DOWN: u64 = 1;
@@ -58,6 +60,8 @@ pub struct Port {
     /// The most bytes of a frame that the driver asked for.
     pub(super) mtu: u16,
     roce_enabled: bool,
+    /// What an InfiniBand port says it can.
+    capability_mask: u32,
     addresses: Vec<Option<RoceAddress>>,
 }
 
@@ -72,6 +76,7 @@ impl Port {
             lid: number,
             mtu: ETHERNET_MTU,
             roce_enabled: false,
+            capability_mask: CAPABILITY_MASK,
             addresses: vec![None; ROCE_ADDRESSES],
         }
     }
@@ -139,10 +144,23 @@ impl Firmware {
         for guid in [SYSTEM_IMAGE_GUID, PORT_GUID, NODE_GUID] {
             put(guid, self.port.guid);
         }
-        put(CAP_MASK1, CAPABILITY_MASK);
+        put(CAP_MASK1, self.port.capability_mask.into());
+        put(CAP_MASK1_FIELD_SELECT, CHANGEABLE.into());
         put(LID, self.port.lid.into());
         put(SM_LID, 1);
         put(SUBNET_TIMEOUT, 18);
+        Ok(())
+    }
+
+    pub(super) fn modify_hca_vport(&mut self, input: &[u8]) -> Done {
+        use hca_vport_context::*;
+        let value = |field: Field| field.within(STRUCTURE).get32(input);
+        let changed = value(CAP_MASK1_FIELD_SELECT);
+        if changed & !CHANGEABLE != 0 {
+            return Err(Refusal::parameter("the mask of changed capabilities", changed));
+        }
+        let mask = &mut self.port.capability_mask;
+        *mask = *mask & !changed | value(CAP_MASK1) & changed;
         Ok(())
     }
 

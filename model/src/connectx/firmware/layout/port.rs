@@ -54,6 +54,7 @@ structure! {
         PORT_GUID: 0x180, 64;
         NODE_GUID: 0x1c0, 64;
         CAP_MASK1: 0x200, 32;
+        CAP_MASK1_FIELD_SELECT: 0x220, 32;
         LID: 0x300, 16;
         LMC: 0x318, 3;
         SUBNET_TIMEOUT: 0x31b, 5;
