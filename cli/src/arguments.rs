@@ -45,6 +45,7 @@ pub struct ModelOptions {
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
     Connectx(ModelConnectxOptions),
+    Netxtreme(ModelNetxtremeOptions),
 }
 
 /// A virtual ConnectX, as a PCI function over vfio-user.
@@ -71,6 +72,15 @@ pub struct ModelConnectxOptions {
     /// Offer no write-combining registers: every request is fetched from memory.
     #[arg(long)]
     pub no_blueflame: bool,
+}
+
+/// A virtual BCM57608, as a PCI function over vfio-user. Otherwise like `connectx`.
+#[derive(Debug, Args)]
+pub struct ModelNetxtremeOptions {
+    /// The socket to listen at; nothing may be there yet. Several times for several NICs, all on
+    /// one network.
+    #[arg(long = "socket", value_name = "PATH", required = true)]
+    pub sockets: Vec<PathBuf>,
 }
 
 /// Kinds of ports.

@@ -6,14 +6,17 @@
 
 mod request;
 
-use crate::arguments::{Link, ModelCommand, ModelConnectxOptions, ModelOptions};
+use crate::arguments::{
+    Link, ModelCommand, ModelConnectxOptions, ModelNetxtremeOptions, ModelOptions,
+};
 use crate::failure::Failure;
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
-use doorbell_model::pci::{ConnectxFunction, Identity, Server};
+use doorbell_model::netxtreme;
+use doorbell_model::pci::{ConnectxFunction, Function, Identity, NetxtremeFunction, Server};
 use request::Request;
 use std::io::{self, BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -21,13 +24,14 @@ use std::thread;
 pub fn run(options: &ModelOptions) -> Result<(), Failure> {
     match &options.command {
         ModelCommand::Connectx(options) => connectx(options),
+        ModelCommand::Netxtreme(options) => netxtreme(options),
     }
 }
 
 /// A function and the socket that it is reached at.
 struct Served {
     server: Server,
-    function: Arc<Mutex<ConnectxFunction>>,
+    function: Arc<Mutex<dyn Function>>,
     name: String,
 }
 
@@ -37,14 +41,31 @@ fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
         Link::Ethernet => LinkLayer::Ethernet,
         Link::Infiniband => LinkLayer::InfiniBand,
     };
-    // Every socket is there before any machine is waited for.
-    let mut all = Vec::new();
-    for (number, path) in (1..).zip(&options.sockets) {
+    serve_all(&options.sockets, |number| {
         let mut identity = Identity::new(link, number);
         identity.capabilities.blue_flame = !options.no_blueflame;
-        let function = ConnectxFunction::new(&network, identity);
+        ConnectxFunction::new(&network, identity)
+    })
+}
+
+fn netxtreme(options: &ModelNetxtremeOptions) -> Result<(), Failure> {
+    let network = Network::free();
+    serve_all(&options.sockets, |number| {
+        NetxtremeFunction::new(&network, netxtreme::Identity::new(number))
+    })
+}
+
+/// Serves a function at each socket, the first with number 1.
+fn serve_all<F: Function + 'static>(
+    sockets: &[PathBuf],
+    mut make: impl FnMut(u16) -> F,
+) -> Result<(), Failure> {
+    // Every socket is there before any machine is waited for.
+    let mut all = Vec::new();
+    for (number, path) in (1..).zip(sockets) {
+        let function = make(number);
         all.push(Served {
-            server: bind(path)?,
+            server: bind(path, &function)?,
             function: Arc::new(Mutex::new(function)),
             name: path.display().to_string(),
         });
@@ -59,8 +80,8 @@ fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn bind(path: &Path) -> Result<Server, Failure> {
-    Server::bind(path)
+fn bind(path: &Path, function: &dyn Function) -> Result<Server, Failure> {
+    Server::bind(path, function)
         .map_err(|why| Failure::Socket { path: path.to_owned(), why: why.to_string() })
 }
 
@@ -73,17 +94,17 @@ fn serve(served: Served) -> Result<(), Failure> {
     for line in lock(&function).take_log() {
         log(&line);
     }
-    log(&format!("the machine has hung up. {:?}", lock(&function).counters()));
+    log(&format!("the machine has hung up. {}", lock(&function).summary()));
     Ok(())
 }
 
 /// Does what the lines of standard input ask for, and answers each with a line on standard output.
-fn obey(functions: &[Arc<Mutex<ConnectxFunction>>]) {
+fn obey(functions: &[Arc<Mutex<dyn Function>>]) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let answer = match line.parse::<Request>() {
             Ok(request) => {
-                let answers = functions.iter().map(|function| request.answer(&mut lock(function)));
+                let answers = functions.iter().map(|function| request.answer(&mut *lock(function)));
                 answers.collect::<Vec<_>>().join("; ")
             }
             Err(why) => why,
@@ -93,7 +114,7 @@ fn obey(functions: &[Arc<Mutex<ConnectxFunction>>]) {
     }
 }
 
-fn lock(function: &Mutex<ConnectxFunction>) -> MutexGuard<'_, ConnectxFunction> {
+fn lock(function: &Mutex<dyn Function>) -> MutexGuard<'_, dyn Function + 'static> {
     function.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

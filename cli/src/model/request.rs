@@ -1,6 +1,6 @@
 //! What can be asked of a virtual NIC while a machine runs: the port, failures, and what there is.
 
-use doorbell_model::pci::ConnectxFunction;
+use doorbell_model::pci::Function;
 use std::str::FromStr;
 
 /// What a line of standard input asks for.
@@ -51,29 +51,26 @@ impl FromStr for Request {
 
 impl Request {
     /// Does what is asked for, and answers with a line.
-    pub fn answer(&self, function: &mut ConnectxFunction) -> String {
+    pub fn answer(&self, function: &mut dyn Function) -> String {
         match self {
             Request::Link { up } => function.set_link(*up),
             Request::Fatal => function.fail(),
             Request::Refuse { command, nth } => {
-                if !function.firmware().plan_refusal(command, nth - 1) {
+                if !function.plan_refusal(command, nth - 1) {
                     return format!("the firmware has no command {command}");
                 }
             }
             Request::Pending => {
-                let is_planned = function.firmware().is_refusal_planned();
+                let is_planned = function.is_refusal_planned();
                 return if is_planned { "yes" } else { "no" }.to_owned();
             }
             Request::Given => {
-                let given = function.firmware().take_given();
+                let given = function.take_given();
                 let given = given.iter().map(|(command, times)| format!("{command}={times}"));
                 return given.collect::<Vec<_>>().join(" ");
             }
-            Request::Objects => {
-                let [domains, keys, queues, pairs, uars] = function.objects();
-                return format!("pd={domains} mkey={keys} cq={queues} qp={pairs} uar={uars}");
-            }
-            Request::Counters => return format!("{:?}", function.counters()),
+            Request::Objects => return function.objects(),
+            Request::Counters => return function.summary(),
         }
         "ok".to_owned()
     }
@@ -84,7 +81,7 @@ mod tests {
     use super::*;
     use doorbell_model::connectx::Network;
     use doorbell_model::kernel::LinkLayer;
-    use doorbell_model::pci::Identity;
+    use doorbell_model::pci::{ConnectxFunction, Identity};
 
     fn ask(function: &mut ConnectxFunction, line: &str) -> String {
         line.parse::<Request>().unwrap().answer(function)

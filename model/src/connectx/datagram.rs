@@ -4,7 +4,7 @@ use super::host::Attendant;
 use super::nic::Connectx;
 use super::queue_pair::State;
 use super::{Service, entry::SendEntry};
-use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message};
+use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message, ROUTE_BYTES};
 use crate::memory::Payload;
 use crate::rc::{Data, Operation, Progress, Status};
 use doorbell::mlx5::abi::U24;
@@ -28,8 +28,6 @@ pub struct SourceIdentifier {
     pub ip: bool,
 }
 
-/// The bytes before a datagram's own in a receive: its global route.
-const ROUTE_BYTES: usize = 40;
 /// A queue key that stands for the queue pair's own.
 const OWN_KEY: u32 = 1 << 31;
 /// Entries sent at once, before others have their turn.
@@ -206,7 +204,7 @@ impl Attendant<'_> {
         let Some(receive) = self.fetch_receive(None) else { return false };
         let index = receive.entry as u16;
         let domain = self.core.context.protection_domain;
-        let header = datagram.route.map(|route| route_bytes(&route, datagram.bytes.len()));
+        let header = datagram.route.map(|route| route.header(datagram.bytes.len()));
         let parts = [
             (0, header.as_ref().map(|bytes| &bytes[..])),
             (ROUTE_BYTES, Some(&datagram.bytes[..])),
@@ -239,100 +237,9 @@ impl Attendant<'_> {
         }
         completion.flags_rqpn = SourceWord::new()
             .with_queue_pair(U24::truncate(datagram.source))
-            .with_service_level(datagram.route.as_ref().map_or(0, kind_of_route))
+            .with_service_level(datagram.route.map_or(0, |route| route.kind()))
             .with_global_route(datagram.route.is_some().into());
         self.put(self.core.context.receive_queue, &completion, datagram.solicited, false);
         true
-    }
-}
-
-/// The IPv4 address of a global identifier that is one mapped.
-fn mapped(gid: &[u8; 16]) -> Option<[u8; 4]> {
-    std::net::Ipv6Addr::from(*gid).to_ipv4_mapped().map(|address| address.octets())
-}
-
-/// What the completion says that the route's header was: IBTA's own, IPv6's, or IPv4's.
-fn kind_of_route(route: &GlobalRoute) -> u8 {
-    match (route.ip, mapped(&route.destination)) {
-        (false, _) => 0,
-        (true, None) => 1,
-        (true, Some(_)) => 2,
-    }
-}
-
-/// The bytes that a receive begins with: a global route header (IBTA vol. 1, 8.3), or IPv4's header at
-/// its end (annex A17).
-fn route_bytes(route: &GlobalRoute, length: usize) -> [u8; ROUTE_BYTES] {
-    /// Base and datagram headers, and the check value behind the payload.
-    const AROUND: usize = 12 + 8 + 4;
-    /// UDP's header, in RoCE v2.
-    const UDP: usize = 8;
-    /// The next header: IBTA's transport, or UDP.
-    const TRANSPORT: u8 = 0x1b;
-    const UDP_PROTOCOL: u8 = 17;
-    let mut bytes = [0; ROUTE_BYTES];
-    if let (true, Some(from), Some(to)) =
-        (route.ip, mapped(&route.source), mapped(&route.destination))
-    {
-        let header = &mut bytes[20..];
-        header[0] = 0x45;
-        header[1] = route.traffic_class;
-        header[2..4].copy_from_slice(&((20 + UDP + AROUND + length) as u16).to_be_bytes());
-        // Not to be fragmented.
-        header[6] = 0x40;
-        header[8] = route.hop_limit;
-        header[9] = UDP_PROTOCOL;
-        header[12..16].copy_from_slice(&from);
-        header[16..20].copy_from_slice(&to);
-        let sum = header
-            .chunks(2)
-            .fold(0u32, |sum, pair| sum + u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-        let sum = (sum & 0xffff) + (sum >> 16);
-        header[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
-        return bytes;
-    }
-    let first = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label;
-    let udp = if route.ip { UDP } else { 0 };
-    bytes[..4].copy_from_slice(&first.to_be_bytes());
-    bytes[4..6].copy_from_slice(&((udp + AROUND + length) as u16).to_be_bytes());
-    bytes[6] = if route.ip { UDP_PROTOCOL } else { TRANSPORT };
-    bytes[7] = route.hop_limit;
-    bytes[8..24].copy_from_slice(&route.source);
-    bytes[24..40].copy_from_slice(&route.destination);
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_route_over_ipv4_is_an_ipv4_header_at_the_end() {
-        let gid = |last| {
-            let mut gid = [0; 16];
-            gid[10..].copy_from_slice(&[0xff, 0xff, 10, 9, 0, last]);
-            gid
-        };
-        let route = GlobalRoute {
-            source: gid(1),
-            destination: gid(2),
-            traffic_class: 0,
-            flow_label: 0,
-            hop_limit: 64,
-            ip: true,
-        };
-        let bytes = route_bytes(&route, 256);
-        assert_eq!(bytes[..20], [0; 20]);
-        assert_eq!(bytes[20..24], [0x45, 0, 1, 52]);
-        assert_eq!(bytes[32..], [10, 9, 0, 1, 10, 9, 0, 2]);
-        let sum: u32 = bytes[20..]
-            .chunks(2)
-            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-            .sum();
-        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-        assert_eq!(kind_of_route(&route), 2);
-        let own = GlobalRoute { ip: false, ..route };
-        assert_eq!(route_bytes(&own, 0)[..8], [0x60, 0, 0, 0, 0, 24, 0x1b, 64]);
-        assert_eq!(kind_of_route(&own), 0);
     }
 }

@@ -2,32 +2,27 @@
 
 use super::nic::Connectx;
 use super::queue_pair::QueuePair;
-use super::register::Store;
 use super::{Refused, State, send};
 use crate::fabric::Fabric;
+use crate::network::Store;
 use doorbell::mlx5::abi::doorbell::ArmDoorbell;
 use doorbell::mlx5::abi::uar;
 
 impl Connectx {
-    /// Takes the next store off the bus. Answers whether there was one.
-    pub(super) fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
-        let Some(store) = self.bus.take() else { return false };
-        if self.dead {
-            return true;
-        }
-        let (page, offset) = match store {
+    /// Does what a store asks for.
+    pub(super) fn act_on(&mut self, store: &Store, now: u64, fabric: &mut dyn Fabric) {
+        let (page, offset) = match *store {
             Store::Word { page, offset, .. } | Store::Slot { page, offset, .. } => (page, offset),
         };
-        match store {
+        match *store {
             Store::Word { value, .. } if offset as usize == uar::CQ_ARM_OFFSET => {
                 self.arm(page, ArmDoorbell::from_memory(value));
             }
             _ if offset as usize >= uar::SEND_OFFSET => {
-                self.send_doorbell(page, &store, now, fabric)
+                self.send_doorbell(page, store, now, fabric)
             }
             _ => self.stray(format_args!("a store at {offset:#x} of UAR page {page:#x}")),
         }
-        true
     }
 
     fn stray(&mut self, what: impl std::fmt::Display) {
@@ -86,7 +81,7 @@ impl Connectx {
         if let Some(Some(next)) = next {
             self.copying.insert((page, next), number);
         }
-        self.make_ready(number);
+        self.schedule.make_ready(number);
     }
 
     /// Learns of the stores to the register page `page` from the doorbell records from now on: its
@@ -108,14 +103,9 @@ impl Connectx {
         Ok(())
     }
 
-    /// Whether the NIC has register pages to look at.
-    pub(super) fn is_watching(&self) -> bool {
-        !self.watched.is_empty()
-    }
-
     /// Looks at the records of the register pages that are memory. Answers whether something was
     /// there.
-    pub(super) fn look(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+    pub(super) fn look_at_records(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
         if self.watched.is_empty() {
             return false;
         }
@@ -152,7 +142,7 @@ impl Connectx {
                 host.counters.send_doorbells += 1;
                 host.core.announce(counter, host.log);
             });
-            self.make_ready(number);
+            self.schedule.make_ready(number);
         }
         seen
     }

@@ -3,7 +3,8 @@
 use super::completion_queue::Written;
 use super::entry;
 use super::nic::Connectx;
-use super::{Counters, Event, Log, Refused, Ring, Store, frame};
+use super::{Counters, Event, Log, Refused, Ring, Store};
+use crate::fabric::frame;
 use crate::fabric::{Address, Fabric, Message};
 use crate::memory::{AddressSpace, Entry, List, Payload};
 use doorbell::mlx5::abi::U24;

@@ -7,8 +7,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `register` | the doorbell registers, and the bus that stores travel on |
-//! | `network`, `world` | NICs that share a fabric, and how time passes for them: free or stepped |
 //! | `nic` | [`Connectx`]: its objects, its port, its death |
 //! | `doorbells` | what stores to the registers do |
 //! | `traffic` | whose turn it is: packets in, bursts out, deadlines, flushes |
@@ -18,10 +16,9 @@
 //! | `host` | the NIC as a connection sees it: entries in, completions and packets out |
 //! | `registration` | entries that change memory keys |
 //! | `datagram`, `unreliable` | services without acknowledgements |
-//! | `ethernet`, `frame` | queues of Ethernet frames, and the frames |
+//! | `ethernet` | queues of Ethernet frames |
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
-//! | `ring` | the memory of a ring |
 //! | `counters` | what happened |
 //! | [`firmware`] | objects made by commands, as a PCI function's driver gives them |
 
@@ -34,35 +31,29 @@ pub mod entry;
 mod ethernet;
 mod event;
 pub mod firmware;
-mod frame;
 mod host;
-mod network;
 mod nic;
 mod queue_pair;
 mod receive;
 mod refused;
-mod register;
 mod registration;
-mod ring;
 mod send;
 mod shared_receive;
 mod traffic;
 mod unreliable;
-mod world;
 
+pub use crate::memory::Ring;
+pub use crate::network::{
+    Log, Network, NetworkBuilder, NicId, Step, Store, UAR_PAGE, VirtualPage, VirtualRegister,
+};
 pub use capabilities::Capabilities;
 pub use completion_queue::CompletionQueueContext;
-pub use counters::{Counters, Log};
+pub use counters::Counters;
 pub use datagram::SourceIdentifier;
 pub use ethernet::{FrameQueueContext, FrameQueueState};
 pub use event::{Event, EventSink};
-pub use network::{Network, NetworkBuilder, NicId, Step};
 pub use nic::{Connectx, Death};
 pub use queue_pair::{Path, QueuePairAttributes, QueuePairContext, Service, State, Transition};
 pub use refused::Refused;
-pub use register::{Store, UAR_PAGE, VirtualPage, VirtualRegister};
 pub use registration::Changeable;
-pub use ring::Ring;
 pub use shared_receive::{ExtendedReceives, SharedReceiveContext};
-
-pub(crate) use register::Mapping;

@@ -4,7 +4,6 @@ use super::completion_queue::CompletionQueue;
 use super::datagram::Sources;
 use super::ethernet::FrameQueues;
 use super::queue_pair::QueuePair;
-use super::register::Bus;
 use super::registration::Changeable;
 use super::shared_receive::SharedReceives;
 use super::{
@@ -13,7 +12,8 @@ use super::{
 };
 use crate::fabric::{Address, Fabric, Port};
 use crate::memory::{AddressSpace, Keys, Memory, Registration};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::network::{Bus, Schedule};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The first number of objects: numbers below are the NIC's own.
@@ -54,19 +54,12 @@ pub struct Connectx {
     pub(super) frames: FrameQueues,
     /// Numbers are handed out in turn, so that a stale one meets nothing for long.
     pub(super) next_number: u32,
-    /// Queue pairs that may have something to do now.
-    pub(super) ready: VecDeque<u32>,
-    pub(super) is_ready: BTreeSet<u32>,
-    /// When queue pairs have something to do by themselves.
-    pub(super) deadlines: BTreeSet<(u64, u32)>,
-    pub(super) deadline_of: BTreeMap<u32, u64>,
+    /// Whose turn it is.
+    pub(super) schedule: Schedule,
     /// BlueFlame copies under way: where the next slot goes to, page and offset, and whose it is.
     pub(super) copying: BTreeMap<(u32, u32), u32>,
     /// Register pages that are memory, which the NIC looks at.
-    /// Register pages that are memory.
     pub(super) watched: BTreeSet<u32>,
-    /// Queue pairs in error, whose later entries are flushed.
-    pub(super) in_error: BTreeSet<u32>,
     pub(super) counters: Counters,
     pub(super) log: Log,
     pub(super) dead: bool,
@@ -74,7 +67,7 @@ pub struct Connectx {
 
 impl Connectx {
     /// A NIC with no objects, at a new port of `fabric`.
-    pub(super) fn new(
+    pub(crate) fn new(
         capabilities: Capabilities,
         space: Arc<dyn AddressSpace>,
         events: Box<dyn EventSink>,
@@ -100,13 +93,9 @@ impl Connectx {
             shared: BTreeMap::new(),
             frames: FrameQueues::default(),
             next_number: FIRST_NUMBER,
-            ready: VecDeque::new(),
-            is_ready: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
-            deadline_of: BTreeMap::new(),
+            schedule: Schedule::default(),
             copying: BTreeMap::new(),
             watched: BTreeSet::new(),
-            in_error: BTreeSet::new(),
             counters: Counters::default(),
             log: Log::default(),
             dead: false,
@@ -441,7 +430,7 @@ impl Connectx {
             Transition::ToReset => {
                 fabric.settle(self.port);
                 pair.reset();
-                self.forget(number);
+                self.schedule.forget(number);
             }
             Transition::ToError => self.fail_pair(number, now, fabric),
             _ => {
@@ -450,7 +439,7 @@ impl Connectx {
                     connection.set_longest_run(fabric.longest_run());
                     connection.limit_window(fabric.most_outstanding());
                 }
-                self.make_ready(number);
+                self.schedule.make_ready(number);
             }
         }
         Ok(())
@@ -478,7 +467,7 @@ impl Connectx {
         self.answer(number, now, fabric);
         let pair = self.pairs.remove(&number).ok_or(unknown)?;
         fabric.settle(self.port);
-        self.forget(number);
+        self.schedule.forget(number);
         let context = pair.core.context;
         *self.domain_users(context.protection_domain)? -= 1;
         for queue in [context.send_queue, context.receive_queue] {
@@ -493,16 +482,6 @@ impl Connectx {
         }
         self.sweep_uar(context.uar);
         Ok(())
-    }
-
-    /// Nothing waits for a queue pair any more.
-    pub(super) fn forget(&mut self, number: u32) {
-        self.ready.retain(|&ready| ready != number);
-        self.is_ready.remove(&number);
-        self.in_error.remove(&number);
-        if let Some(deadline) = self.deadline_of.remove(&number) {
-            self.deadlines.remove(&(deadline, number));
-        }
     }
 
     /// Gives the port an address.
@@ -560,24 +539,12 @@ impl Connectx {
         self.bus.unplug();
         self.watched.clear();
         fabric.detach(self.port);
-        self.ready.clear();
-        self.is_ready.clear();
-        self.deadlines.clear();
-        self.deadline_of.clear();
-        self.in_error.clear();
+        self.schedule.clear();
         self.raise(Event::DeviceFatal);
     }
 
     /// Whether it died.
     pub fn is_dead(&self) -> bool {
         self.dead
-    }
-
-    /// The last call: gives the port back.
-    pub(super) fn close(&mut self, fabric: &mut dyn Fabric) {
-        if !self.dead {
-            self.bus.unplug();
-            fabric.detach(self.port);
-        }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::entry::{self, Malformed, SendEntry};
 use super::queue_pair::{Core, InFlight, State};
-use super::register::Store;
 use super::{Counters, Log};
 use crate::memory::{AddressSpace, Fault};
+use crate::network::Store;
 use crate::rc::{Operation, Request, Status};
 use doorbell::mlx5::abi::doorbell::CounterWord;
 use doorbell::mlx5::abi::uar;

@@ -4,38 +4,12 @@ use super::host::Attendant;
 use super::nic::Connectx;
 use super::send::Limits;
 use super::{Event, Path, State};
-use crate::fabric::{Fabric, Message};
+use crate::fabric::{Fabric, Message, Port};
+use crate::network::{Bus, Device};
 use crate::rc::{Connection, Packet, Progress};
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 impl Connectx {
-    pub(super) fn make_ready(&mut self, number: u32) {
-        if self.is_ready.insert(number) {
-            self.ready.push_back(number);
-        }
-    }
-
-    /// The queue pairs that may have something to do now.
-    pub(super) fn ready(&self) -> &VecDeque<u32> {
-        &self.ready
-    }
-
-    /// Makes the queue pairs whose time has come ready.
-    pub(super) fn wake(&mut self, now: u64) {
-        while let Some(&(deadline, number)) = self.deadlines.first()
-            && deadline <= now
-        {
-            self.deadlines.pop_first();
-            self.deadline_of.remove(&number);
-            self.make_ready(number);
-        }
-    }
-
-    /// When the next queue pair has something to do by itself.
-    pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|&(deadline, _)| deadline)
-    }
-
     /// Calls `with` with a queue pair's connection and what it may use, then looks after the rest:
     /// the next deadline, and what has to be flushed.
     pub(super) fn attend<R>(
@@ -77,23 +51,13 @@ impl Connectx {
         }
         if host.core.state == State::Error {
             host.flush();
-            let first = self.in_error.insert(number);
+            let first = self.schedule.failed(number);
             if first && host.core.context.shared_receives.is_some() {
                 host.raise(Event::LastReceiveReached { pair: number });
             }
         }
         let deadline = pair.connection.as_ref().and_then(Connection::next_deadline);
-        let known = self.deadline_of.get(&number).copied();
-        if deadline != known {
-            if let Some(known) = known {
-                self.deadlines.remove(&(known, number));
-                self.deadline_of.remove(&number);
-            }
-            if let Some(deadline) = deadline {
-                self.deadlines.insert((deadline, number));
-                self.deadline_of.insert(number, deadline);
-            }
-        }
+        self.schedule.set_deadline(number, deadline);
         Some(result)
     }
 
@@ -104,43 +68,6 @@ impl Connectx {
                 connection.fail(parts.host);
             }
         });
-    }
-
-    /// Lets the ready queue pair at `place` send a burst.
-    pub(super) fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
-        let Some(number) = self.ready.remove(place) else { return };
-        self.is_ready.remove(&number);
-        let progress = self.attend(number, now, fabric, |parts| match parts.connection {
-            Some(connection) => Some(connection.advance(now, parts.host)),
-            None => Some(parts.host.send_unacknowledged()),
-        });
-        if progress == Some(Some(Progress::More)) {
-            self.make_ready(number);
-        }
-    }
-
-    /// Takes in the next packet that has arrived. Answers whether there was one.
-    pub(super) fn receive(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
-        if self.dead {
-            return false;
-        }
-        let Some(arrival) = fabric.receive(now, self.port) else {
-            return self.receive_message(now, fabric);
-        };
-        let number = arrival.packet.destination;
-        let expected = self.pairs.get(&number).is_some_and(|pair| {
-            pair.connection.is_some()
-                && pair.core.path.is_some_and(|path| {
-                    path.source == arrival.destination && path.destination == arrival.source
-                })
-        });
-        if !expected || !self.link_up {
-            self.counters.packets_dropped += u64::from(arrival.packet.run);
-            return true;
-        }
-        self.counters.packets_received += u64::from(arrival.packet.run);
-        self.take_in(number, now, &arrival.packet, fabric);
-        true
     }
 
     fn receive_message(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
@@ -168,7 +95,7 @@ impl Connectx {
                 connection.receive(now, packet, parts.host);
             }
         });
-        self.make_ready(number);
+        self.schedule.make_ready(number);
     }
 
     /// Sends a queue pair's answers ahead of its turn: it will not get another.
@@ -179,26 +106,106 @@ impl Connectx {
             }
         });
     }
+}
 
-    /// The same, of every queue pair. Answers whether all that the NIC sent has left.
-    pub(super) fn answer_all(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+impl Device for Connectx {
+    fn port(&self) -> Port {
+        self.port
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        &self.bus
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    fn look(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        self.look_at_records(now, fabric)
+    }
+
+    fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    fn take_store(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        let Some(store) = self.bus.take() else { return false };
+        if !self.dead {
+            self.act_on(&store, now, fabric);
+        }
+        true
+    }
+
+    fn wake(&mut self, now: u64) {
+        self.schedule.wake(now);
+    }
+
+    fn ready(&self) -> usize {
+        self.schedule.ready()
+    }
+
+    fn advance(&mut self, place: usize, now: u64, fabric: &mut dyn Fabric) {
+        let Some(number) = self.schedule.take(place) else { return };
+        let progress = self.attend(number, now, fabric, |parts| match parts.connection {
+            Some(connection) => Some(connection.advance(now, parts.host)),
+            None => Some(parts.host.send_unacknowledged()),
+        });
+        if progress == Some(Some(Progress::More)) {
+            self.schedule.make_ready(number);
+        }
+    }
+
+    fn receive(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
+        if self.dead {
+            return false;
+        }
+        let Some(arrival) = fabric.receive(now, self.port) else {
+            return self.receive_message(now, fabric);
+        };
+        let number = arrival.packet.destination;
+        let expected = self.pairs.get(&number).is_some_and(|pair| {
+            pair.connection.is_some()
+                && pair.core.path.is_some_and(|path| {
+                    path.source == arrival.destination && path.destination == arrival.source
+                })
+        });
+        if !expected || !self.link_up {
+            self.counters.packets_dropped += u64::from(arrival.packet.run);
+            return true;
+        }
+        self.counters.packets_received += u64::from(arrival.packet.run);
+        self.take_in(number, now, &arrival.packet, fabric);
+        true
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.schedule.next_deadline()
+    }
+
+    // Receives are posted without a doorbell, so somebody has to look.
+    fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {
+        for number in self.schedule.in_error() {
+            self.attend(number, now, fabric, |_| ());
+        }
+    }
+
+    fn has_failed_pairs(&self) -> bool {
+        self.schedule.has_failed()
+    }
+
+    fn answer_all(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
         for number in self.pairs.keys().copied().collect::<Vec<_>>() {
             self.answer(number, now, fabric);
         }
         self.dead || !fabric.is_congested(self.port)
     }
 
-    /// Flushes what was posted to queue pairs in error since. Receives are posted without a
-    /// doorbell, so somebody has to look.
-    pub(super) fn flush_late(&mut self, now: u64, fabric: &mut dyn Fabric) {
-        for number in self.in_error.iter().copied().collect::<Vec<_>>() {
-            self.attend(number, now, fabric, |_| ());
+    fn close(&mut self, fabric: &mut dyn Fabric) {
+        if !self.dead {
+            self.bus.unplug();
+            fabric.detach(self.port);
         }
-    }
-
-    /// Whether a queue pair is in error, so that [`flush_late`](Self::flush_late) may find work.
-    pub(super) fn has_failed_pairs(&self) -> bool {
-        !self.in_error.is_empty()
     }
 }
 

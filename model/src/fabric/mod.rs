@@ -5,6 +5,7 @@
 //! [`Tracer`] wrap any fabric and are one: `Tracer::new(Faulty::new(Loopback::new(), …))`.
 
 mod faulty;
+pub(crate) mod frame;
 mod local;
 mod loopback;
 mod message;
@@ -15,7 +16,7 @@ mod udp;
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use local::LocalFabric;
 pub use loopback::Loopback;
-pub use message::{Datagram, GlobalRoute, Message, MessageArrival};
+pub use message::{Datagram, GlobalRoute, Message, MessageArrival, ROUTE_BYTES};
 pub use pcap::Pcap;
 pub use tracer::Tracer;
 pub use udp::{UdpFabric, WireCounters, WireCounts};

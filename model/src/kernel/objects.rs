@@ -58,7 +58,7 @@ pub(super) struct Uar {
     pub(super) page: u32,
     pub(super) mmap_offset: u64,
     /// Keeps the page with the NIC for as long as it is mapped.
-    pub(super) mapping: Arc<crate::connectx::Mapping>,
+    pub(super) mapping: Arc<crate::network::Mapping>,
 }
 
 impl Object {

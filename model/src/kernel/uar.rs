@@ -3,7 +3,7 @@
 use super::attributes::Call;
 use super::file::{File, Opened, Outcome, State};
 use super::objects::{Object, Uar};
-use crate::connectx::{Mapping, UAR_PAGE, VirtualPage};
+use crate::network::{Mapping, UAR_PAGE, VirtualPage};
 use doorbell::mlx5::abi::driver::{UarAllocType, uar_alloc};
 use doorbell_hal::Errno;
 use std::sync::Arc;

@@ -337,6 +337,17 @@ impl Keys {
         Some(registration)
     }
 
+    /// Takes every key back that was handed out.
+    pub fn clear(&mut self) {
+        let first = self.first_index as usize;
+        for (index, slot) in self.slots.iter_mut().enumerate().skip(first) {
+            if slot.registration.take().is_some() {
+                self.free.push_back(index as u32);
+            }
+        }
+        self.handed_out = 0;
+    }
+
     /// Makes `key` refuse every access from now on. Its index stays taken until
     /// [`remove`](Self::remove).
     ///

@@ -4,6 +4,7 @@
 //!   process's own memory; [`TestMemory`] is memory of its own, for tests.
 //! - [`Keys`]: the memory keys that a device has handed out, and what each one allows.
 //! - [`Memory`]: both together: every access that a queue pair makes, checked and then copied.
+//! - [`Ring`]: the memory of a ring, page by page.
 //! - [`Payload`]: the bytes of a packet, either here or still where they came from.
 //!
 //! Copies are made as an outside agent makes them ([`Window`]), because the program that owns the
@@ -16,6 +17,7 @@ mod keys;
 mod payload;
 mod process;
 mod region;
+mod ring;
 mod test_memory;
 mod translate;
 mod window;
@@ -24,6 +26,7 @@ pub use keys::{Access, Keys, NoFreeKey, Pages, Part, Refusal, Registration, Righ
 pub use payload::{Buffer, Payload, Segment};
 pub use process::ProcessMemory;
 pub use region::{Entry, List, Memory};
+pub use ring::Ring;
 pub use test_memory::TestMemory;
 pub use translate::MAX_INDIRECTION;
 pub use window::Window;

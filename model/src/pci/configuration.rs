@@ -4,10 +4,12 @@
 //! registers and the MSI-X table; what it forwards of them changes nothing here.
 
 use super::interrupts::VECTORS;
-use super::registers::{BAR_BYTES, MSIX_PENDING, MSIX_TABLE};
 
 /// Bytes of a configuration space.
 pub(super) const BYTES: usize = 4096;
+/// The command register, and its bit by which a function may start accesses to memory.
+const COMMAND: usize = 0x04;
+const BUS_MASTER: u8 = 1 << 2;
 /// Where the capabilities are.
 const EXPRESS: usize = 0x60;
 const MSIX: usize = 0x9c;
@@ -15,6 +17,20 @@ const POWER: usize = 0x40;
 /// The device control register, whose top bit resets the function.
 const DEVICE_CONTROL: usize = EXPRESS + 8;
 const FUNCTION_LEVEL_RESET: u8 = 0x80;
+
+/// What a function shows in its configuration space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// The vendor's number, and the device's.
+    pub(super) vendor: u16,
+    pub(super) device: u16,
+    /// Class, subclass and interface.
+    pub(super) class: u32,
+    /// Its base address registers, each of 64 bits and two places.
+    pub(super) bars: &'static [u8],
+    /// The BAR of the MSI-X table and of the pending bits, and where they are in it.
+    pub(super) msix: (u8, u32, u32),
+}
 
 /// A configuration space.
 pub(super) struct Configuration {
@@ -31,21 +47,24 @@ pub(super) enum Effect {
 }
 
 impl Configuration {
-    /// The space of the function with these numbers. `class` is class, subclass and interface.
-    pub(super) fn new(vendor: u16, device: u16, class: u32) -> Self {
+    /// The space of a function.
+    pub(super) fn new(shown: &Shown) -> Self {
+        let Shown { vendor, device, class, bars, msix: (msix_bar, table, pending) } = *shown;
         let mut space =
             Configuration { bytes: Box::new([0; BYTES]), writable: Box::new([0; BYTES]) };
         space.put(0x00, &vendor.to_le_bytes());
         space.put(0x02, &device.to_le_bytes());
         // Memory, bus master, parity, system error, interrupts off.
-        space.allow(0x04, &0x0546u16.to_le_bytes());
+        space.allow(COMMAND, &0x0546u16.to_le_bytes());
         // There is a list of capabilities.
         space.put(0x06, &0x0010u16.to_le_bytes());
         let [interface, subclass, base, _] = class.to_le_bytes();
         space.put(0x09, &[interface, subclass, base]);
         space.allow(0x0c, &[0xff]);
-        // The first BAR: 64 bits, prefetchable.
-        space.put(0x10, &0x0cu32.to_le_bytes());
+        for &bar in bars {
+            // 64 bits, prefetchable.
+            space.put(0x10 + 4 * usize::from(bar), &0x0cu32.to_le_bytes());
+        }
         space.put(0x2c, &vendor.to_le_bytes());
         space.put(0x2e, &0x0007u16.to_le_bytes());
         space.put(0x34, &[EXPRESS as u8]);
@@ -66,13 +85,12 @@ impl Configuration {
         space.put(MSIX + 2, &(VECTORS - 1).to_le_bytes());
         // Enable, mask all.
         space.allow(MSIX + 2, &0xc000u16.to_le_bytes());
-        space.put(MSIX + 4, &(MSIX_TABLE as u32).to_le_bytes());
-        space.put(MSIX + 8, &(MSIX_PENDING as u32).to_le_bytes());
+        space.put(MSIX + 4, &(table | u32::from(msix_bar)).to_le_bytes());
+        space.put(MSIX + 8, &(pending | u32::from(msix_bar)).to_le_bytes());
 
         // Power management, version 3.
         space.put(POWER, &[0x01, 0x00, 0x03, 0x00]);
         space.allow(POWER + 4, &0x0103u16.to_le_bytes());
-        const { assert!(BAR_BYTES.is_power_of_two()) };
         space
     }
 
@@ -82,6 +100,11 @@ impl Configuration {
 
     fn allow(&mut self, at: usize, bits: &[u8]) {
         self.writable[at..at + bits.len()].copy_from_slice(bits);
+    }
+
+    /// Whether the function may start accesses to memory.
+    pub(super) fn is_bus_master(&self) -> bool {
+        self.bytes[COMMAND] & BUS_MASTER != 0
     }
 
     /// Copies bytes out; those beyond the end are zero.
@@ -119,7 +142,13 @@ mod tests {
     use super::*;
 
     fn space() -> Configuration {
-        Configuration::new(0x15b3, 0x1017, 0x02_0000)
+        Configuration::new(&Shown {
+            vendor: 0x15b3,
+            device: 0x1017,
+            class: 0x02_0000,
+            bars: &[0, 2],
+            msix: (2, 0x2000, 0x3000),
+        })
     }
 
     fn read(space: &Configuration, at: u64) -> [u8; 4] {
@@ -150,7 +179,9 @@ mod tests {
         assert_eq!(read(&space, 0), [0xb3, 0x15, 0x17, 0x10]);
         assert_eq!(read(&space, 4), [0x46, 0x05, 0x10, 0x00]);
         assert_eq!(read(&space, 0x10), [0x0c, 0, 0, 0]);
+        assert_eq!(read(&space, 0x18), [0x0c, 0, 0, 0]);
         assert_eq!(read(&space, 0x9c), [0x11, 0x40, 0x1f, 0xc0]);
+        assert_eq!(read(&space, 0xa0), [0x02, 0x20, 0, 0]);
     }
 
     #[test]

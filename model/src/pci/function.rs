@@ -1,9 +1,10 @@
 //! A ConnectX on its bus.
 
-use super::configuration::{Configuration, Effect};
+use super::Function;
+use super::configuration::{Configuration, Effect, Shown};
 use super::guest_memory::GuestMemory;
 use super::interrupts::MsixVectors;
-use super::registers::{Now, Registers, Written};
+use super::registers::{BAR_BYTES, MSIX_PENDING, MSIX_TABLE, Now, Registers, Written};
 use super::write_combining::{Combiner, PATIENCE};
 use crate::connectx::firmware::{Doorbell, Firmware, Port};
 use crate::connectx::{Capabilities, Death, Network, Store};
@@ -45,7 +46,7 @@ impl Identity {
     pub fn new(link_layer: LinkLayer, number: u16) -> Self {
         let capabilities = Capabilities {
             // As many as the BAR has.
-            max_uars: (super::registers::BAR_BYTES / crate::connectx::UAR_PAGE as u64) as u32,
+            max_uars: (BAR_BYTES / crate::connectx::UAR_PAGE as u64) as u32,
             blue_flame: false,
             ..Capabilities::default()
         };
@@ -72,61 +73,10 @@ impl ConnectxFunction {
         }
     }
 
-    /// As after power-up. Memory stays, and who listens.
-    pub fn reset(&mut self) {
-        self.configuration = configuration(&self.identity);
-        self.registers = Registers::default();
-        self.restart();
-    }
-
-    /// The link comes up or goes down, whatever the driver wants.
-    pub fn set_link(&mut self, up: bool) {
-        self.link_up = up;
-        self.firmware.set_link(up);
-    }
-
-    /// The firmware fails: nothing works any more until the driver resets the device.
-    pub fn fail(&mut self) {
-        self.registers.fail();
-        self.network.with_nic(self.firmware.nic(), |nic, fabric, now| {
-            nic.die(Death::Silent, now, fabric);
-        });
-    }
-
-    /// Starts the firmware anew. Memory, interrupts and the configuration stay.
-    fn restart(&mut self) {
-        self.combiner = Combiner::default();
-        self.firmware = firmware(&self.network, &self.identity, &self.memory, &self.interrupts);
-        self.firmware.set_link(self.link_up);
-    }
-
-    /// The memory that the function reaches.
-    pub fn memory(&self) -> &Arc<GuestMemory> {
-        &self.memory
-    }
-
-    /// Its vectors.
-    pub fn interrupts(&self) -> &MsixVectors {
-        &self.interrupts
-    }
-
-    /// What went wrong since it was asked last, oldest first.
-    pub fn take_log(&mut self) -> Vec<String> {
-        let mut lines = self.firmware.take_log();
-        let nic = self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.take_log());
-        lines.extend(nic.into_iter().flatten());
-        lines
-    }
-
     /// What its NIC has seen and done since it was reset.
     pub fn counters(&self) -> crate::connectx::Counters {
         let counters = self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.counters());
         counters.unwrap_or_default()
-    }
-
-    /// The objects of its NIC: protection domains, keys, completion queues, queue pairs, UARs.
-    pub fn objects(&self) -> [usize; 5] {
-        self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.objects()).unwrap_or_default()
     }
 
     /// Its firmware.
@@ -134,80 +84,11 @@ impl ConnectxFunction {
         &mut self.firmware
     }
 
-    /// Lets the function reach more memory.
-    pub fn map(
-        &mut self,
-        address: u64,
-        length: u64,
-        file: &File,
-        offset: u64,
-        writable: bool,
-    ) -> Result<(), super::Unmappable> {
-        self.memory.map(address, length, file, offset, writable)
-    }
-
-    /// Takes memory away, all of it if no length is said. The NIC is done with it when this returns.
-    pub fn unmap(&mut self, address: u64, length: Option<u64>) {
-        self.network.with_nic(self.firmware.nic(), |nic, fabric, _| {
-            fabric.settle(nic.port());
-            match length {
-                Some(length) => self.memory.unmap(address, length),
-                None => self.memory.unmap_all(),
-            }
-        });
-    }
-
-    /// Reads the configuration space.
-    pub fn read_configuration(&self, at: u64, into: &mut [u8]) {
-        self.configuration.read(at, into);
-    }
-
-    /// Writes the configuration space.
-    pub fn write_configuration(&mut self, at: u64, from: &[u8]) {
-        if self.configuration.write(at, from) == Effect::Reset {
-            self.reset();
-        }
-    }
-
-    /// Reads the BAR.
-    pub fn read_bar(&mut self, at: u64, into: &mut [u8]) {
-        let now = Now { time: self.network.now(), pending: self.interrupts.pending() };
-        self.registers.read(at, into, &now);
-    }
-
-    /// Writes the BAR.
-    pub fn write_bar(&mut self, at: u64, from: &[u8]) {
-        match self.registers.write(at, from) {
-            Written::Nothing => {}
-            Written::Queue(address) => self.firmware.set_command_queue(address),
-            Written::Reset => self.restart(),
-            Written::Commands(slots) => {
-                self.pass_on();
-                self.firmware.ring(slots);
-            }
-            Written::Uar(page, offset, bytes) => self.write_uar(page, offset, bytes),
-            Written::Stray => {
-                self.firmware.note(format_args!("{} bytes at {at:#x} of the BAR", from.len()));
-            }
-        }
-    }
-
-    /// Whether a store waits for what follows it. Whoever serves the function calls
-    /// [`serve_waiting`](Self::serve_waiting) a moment later.
-    pub fn is_waiting(&self) -> bool {
-        self.combiner.waits_since().is_some()
-    }
-
-    /// Passes a store on that has waited long enough. Answers how long to wait for the one that has
-    /// not.
-    pub fn serve_waiting(&mut self) -> Option<std::time::Duration> {
-        let left = PATIENCE.saturating_sub(self.combiner.waits_since()?.elapsed());
-        if !left.is_zero() {
-            return Some(left);
-        }
-        let firmware = &self.firmware;
-        self.combiner.expire(&mut |store| firmware.store(store));
-        None
+    /// The NIC as after power-up; what the bus knows stays.
+    fn restart(&mut self) {
+        self.combiner = Combiner::default();
+        self.firmware = firmware(&self.network, &self.identity, &self.memory, &self.interrupts);
+        self.firmware.set_link(self.link_up);
     }
 
     fn pass_on(&mut self) {
@@ -236,12 +117,146 @@ impl ConnectxFunction {
     }
 }
 
+impl Function for ConnectxFunction {
+    fn fail(&mut self) {
+        self.registers.fail();
+        self.network.with_nic(self.firmware.nic(), |nic, fabric, now| {
+            nic.die(Death::Silent, now, fabric);
+        });
+    }
+
+    fn bar_bytes(&self, bar: u8) -> u64 {
+        if bar == 0 { BAR_BYTES } else { 0 }
+    }
+
+    fn reset(&mut self) {
+        self.configuration = configuration(&self.identity);
+        self.registers = Registers::default();
+        self.restart();
+    }
+
+    fn set_link(&mut self, up: bool) {
+        self.link_up = up;
+        self.firmware.set_link(up);
+    }
+
+    fn memory(&self) -> &Arc<GuestMemory> {
+        &self.memory
+    }
+
+    fn interrupts(&self) -> &MsixVectors {
+        &self.interrupts
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        let mut lines = self.firmware.take_log();
+        let nic = self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.take_log());
+        lines.extend(nic.into_iter().flatten());
+        lines
+    }
+
+    fn map(
+        &mut self,
+        address: u64,
+        length: u64,
+        file: &File,
+        offset: u64,
+        writable: bool,
+    ) -> Result<(), super::Unmappable> {
+        self.memory.map(address, length, file, offset, writable)
+    }
+
+    fn unmap(&mut self, address: u64, length: Option<u64>) {
+        self.network.with_nic(self.firmware.nic(), |nic, fabric, _| {
+            fabric.settle(nic.port());
+            match length {
+                Some(length) => self.memory.unmap(address, length),
+                None => self.memory.unmap_all(),
+            }
+        });
+    }
+
+    fn read_configuration(&self, at: u64, into: &mut [u8]) {
+        self.configuration.read(at, into);
+    }
+
+    fn write_configuration(&mut self, at: u64, from: &[u8]) {
+        if self.configuration.write(at, from) == Effect::Reset {
+            self.reset();
+        }
+    }
+
+    fn read_bar(&mut self, _: u8, at: u64, into: &mut [u8]) {
+        let now = Now { time: self.network.now(), pending: self.interrupts.pending() };
+        self.registers.read(at, into, &now);
+    }
+
+    fn write_bar(&mut self, _: u8, at: u64, from: &[u8]) {
+        match self.registers.write(at, from) {
+            Written::Nothing => {}
+            Written::Queue(address) => self.firmware.set_command_queue(address),
+            Written::Reset => self.restart(),
+            Written::Commands(slots) => {
+                self.pass_on();
+                self.firmware.ring(slots);
+            }
+            Written::Uar(page, offset, bytes) => self.write_uar(page, offset, bytes),
+            Written::Stray => {
+                self.firmware.note(format_args!("{} bytes at {at:#x} of the BAR", from.len()));
+            }
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.combiner.waits_since().is_some()
+    }
+
+    fn serve_waiting(&mut self) -> Option<std::time::Duration> {
+        let left = PATIENCE.saturating_sub(self.combiner.waits_since()?.elapsed());
+        if !left.is_zero() {
+            return Some(left);
+        }
+        let firmware = &self.firmware;
+        self.combiner.expire(&mut |store| firmware.store(store));
+        None
+    }
+
+    fn summary(&self) -> String {
+        format!("{:?}", self.counters())
+    }
+
+    fn objects(&self) -> String {
+        let objects = self.network.with_nic(self.firmware.nic(), |nic, _, _| nic.objects());
+        let [domains, keys, queues, pairs, uars] = objects.unwrap_or_default();
+        format!("pd={domains} mkey={keys} cq={queues} qp={pairs} uar={uars}")
+    }
+
+    fn plan_refusal(&mut self, command: &str, skip: u64) -> bool {
+        self.firmware.plan_refusal(command, skip)
+    }
+
+    fn is_refusal_planned(&mut self) -> bool {
+        self.firmware.is_refusal_planned()
+    }
+
+    fn take_given(&mut self) -> Vec<(String, u64)> {
+        let given = self.firmware.take_given();
+        given.into_iter().map(|(command, times)| (command.to_string(), times)).collect()
+    }
+}
+
 fn configuration(identity: &Identity) -> Configuration {
     let class = match identity.port.link_layer {
         LinkLayer::Ethernet => ETHERNET,
         LinkLayer::InfiniBand => INFINIBAND,
     };
-    Configuration::new(VENDOR, CONNECTX_5, class)
+    Configuration::new(&Shown {
+        vendor: VENDOR,
+        device: CONNECTX_5,
+        class,
+        bars: &[0],
+        msix: (0, MSIX_TABLE as u32, MSIX_PENDING as u32),
+    })
 }
 
 fn firmware(

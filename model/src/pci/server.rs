@@ -1,8 +1,7 @@
 //! A function on a socket, as a machine reaches it (the vfio-user protocol).
 
-use super::function::ConnectxFunction;
+use super::Function;
 use super::interrupts::VECTORS;
-use super::registers::BAR_BYTES;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -14,7 +13,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion
 /// Regions of a PCI function (`VFIO_PCI_*_REGION_INDEX`): six BARs, a ROM, the configuration space,
 /// and VGA's.
 mod region {
-    pub(super) const BAR: u32 = 0;
+    pub(super) const LAST_BAR: u32 = 5;
     pub(super) const CONFIGURATION: u32 = 7;
     pub(super) const COUNT: u32 = 9;
     /// May be read and written (`VFIO_REGION_INFO_FLAG_*`).
@@ -51,14 +50,15 @@ impl std::error::Error for ServeError {}
 pub struct Server(vfio_user::Server);
 
 impl Server {
-    /// Listens at `path`, where nothing may be yet.
-    pub fn bind(path: &Path) -> Result<Self, ServeError> {
+    /// Listens at `path`, where nothing may be yet, for machines that will be served a function like
+    /// `function`.
+    pub fn bind(path: &Path, function: &dyn Function) -> Result<Self, ServeError> {
         let interrupts = (0..).zip(interrupt::COUNTS).map(|(index, count)| IrqInfo {
             index,
             flags: interrupt::EVENT_FILE | interrupt::FIXED,
             count,
         });
-        let regions = (0..region::COUNT).map(region);
+        let regions = (0..region::COUNT).map(|index| region(index, function));
         vfio_user::Server::new(path, true, interrupts.collect(), regions.collect())
             .map(Server)
             .map_err(ServeError)
@@ -68,7 +68,7 @@ impl Server {
     /// wrong, a line each.
     pub fn run(
         &self,
-        function: &Arc<Mutex<ConnectxFunction>>,
+        function: &Arc<Mutex<dyn Function>>,
         log: &mut dyn FnMut(&str),
     ) -> Result<(), ServeError> {
         let ended = AtomicBool::new(false);
@@ -84,7 +84,7 @@ impl Server {
 }
 
 /// Passes on stores that nothing followed.
-fn watch(function: &Mutex<ConnectxFunction>, ended: &AtomicBool) {
+fn watch(function: &Mutex<dyn Function>, ended: &AtomicBool) {
     while !ended.load(Ordering::Acquire) {
         let waiting = function.lock().unwrap_or_else(PoisonError::into_inner).serve_waiting();
         match waiting {
@@ -94,9 +94,9 @@ fn watch(function: &Mutex<ConnectxFunction>, ended: &AtomicBool) {
     }
 }
 
-fn region(index: u32) -> ServerRegion {
+fn region(index: u32, function: &dyn Function) -> ServerRegion {
     let size = match index {
-        region::BAR => BAR_BYTES,
+        ..=region::LAST_BAR => function.bar_bytes(index as u8),
         region::CONFIGURATION => super::configuration::BYTES as u64,
         _ => 0,
     };
@@ -112,14 +112,14 @@ fn region(index: u32) -> ServerRegion {
 
 /// A function while a machine is connected to it.
 struct Backend<'a> {
-    function: &'a Mutex<ConnectxFunction>,
+    function: &'a Mutex<dyn Function>,
     log: &'a mut dyn FnMut(&str),
     /// The thread that passes on stores which nothing follows.
     watcher: Thread,
 }
 
 impl Backend<'_> {
-    fn function(&self) -> MutexGuard<'_, ConnectxFunction> {
+    fn function(&self) -> MutexGuard<'_, dyn Function + 'static> {
         self.function.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +134,7 @@ impl Backend<'_> {
 impl ServerBackend for Backend<'_> {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
         match region {
-            region::BAR => self.function().read_bar(offset, data),
+            ..=region::LAST_BAR => self.function().read_bar(region as u8, offset, data),
             region::CONFIGURATION => self.function().read_configuration(offset, data),
             _ => data.fill(0),
         }
@@ -143,7 +143,7 @@ impl ServerBackend for Backend<'_> {
 
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
         match region {
-            region::BAR => self.function().write_bar(offset, data),
+            ..=region::LAST_BAR => self.function().write_bar(region as u8, offset, data),
             region::CONFIGURATION => self.function().write_configuration(offset, data),
             _ => {}
         }

@@ -5,7 +5,7 @@
 
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
-use doorbell_model::pci::{ConnectxFunction, Identity};
+use doorbell_model::pci::{ConnectxFunction, Function, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
@@ -71,8 +71,8 @@ impl Driver {
         let mut driver = Driver { function, file, next_page: 1, queue: 0, interrupt, uar: 0 };
         driver.queue = driver.page();
         let [high, low] = [(driver.queue >> 32) as u32, driver.queue as u32];
-        driver.function.write_bar(0x10, &high.to_be_bytes());
-        driver.function.write_bar(0x14, &low.to_be_bytes());
+        driver.function.write_bar(0, 0x10, &high.to_be_bytes());
+        driver.function.write_bar(0, 0x14, &low.to_be_bytes());
         driver
     }
 
@@ -124,7 +124,7 @@ impl Driver {
         let answer = self.blocks(&room);
         entry[48..56].copy_from_slice(&answer.to_be_bytes());
         self.write(self.queue, &entry);
-        self.function.write_bar(0x18, &1u32.to_be_bytes());
+        self.function.write_bar(0, 0x18, &1u32.to_be_bytes());
         let entry = self.read(self.queue, 64);
         let mut bytes = entry[32..48].to_vec();
         let mut next = answer;
@@ -255,6 +255,6 @@ impl Driver {
     /// A store of 8 bytes to the UAR page.
     pub fn doorbell(&mut self, offset: u64, bytes: &[u8]) {
         let at = u64::from(self.uar) * PAGE + offset;
-        self.function.write_bar(at, bytes);
+        self.function.write_bar(0, at, bytes);
     }
 }

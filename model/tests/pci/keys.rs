@@ -5,6 +5,7 @@ use crate::driver::{Driver, PAGE, get, put};
 use crate::pair::Pair;
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
+use doorbell_model::pci::Function;
 
 /// The opcode of such entries.
 const CHANGE: u8 = 0x25;

@@ -7,6 +7,7 @@ mod pair;
 
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
+use doorbell_model::pci::Function;
 use driver::{Driver, PAGE, command, get, put};
 use pair::Pair;
 use proptest::prelude::*;
@@ -208,13 +209,13 @@ proptest! {
     fn any_entry_of_the_command_queue_is_given_back(entry in prop::array::uniform32(any::<u8>())) {
         let mut driver = driver(&Network::free(), 1);
         let at = driver.page();
-        driver.function.write_bar(0x14, &(at as u32).to_be_bytes());
+        driver.function.write_bar(0, 0x14, &(at as u32).to_be_bytes());
         let mut bytes = [0; 64];
         bytes[..32].copy_from_slice(&entry);
         bytes[32..].copy_from_slice(&entry);
         bytes[63] |= 1;
         driver.write(at, &bytes);
-        driver.function.write_bar(0x18, &1u32.to_be_bytes());
+        driver.function.write_bar(0, 0x18, &1u32.to_be_bytes());
         prop_assert_eq!(driver.read(at + 63, 1)[0] & 1, 0);
     }
 
@@ -229,10 +230,10 @@ proptest! {
     ) {
         let mut driver = driver(&Network::free(), 1);
         for (at, bytes) in accesses {
-            driver.function.write_bar(at, &bytes);
+            driver.function.write_bar(0, at, &bytes);
             driver.function.write_configuration(at, &bytes);
             let mut back = bytes;
-            driver.function.read_bar(at, &mut back);
+            driver.function.read_bar(0, at, &mut back);
             driver.function.read_configuration(at, &mut back);
         }
     }

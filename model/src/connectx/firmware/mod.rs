@@ -51,6 +51,7 @@ pub use status::{Refusal, Status};
 use super::{Capabilities, Connectx, Network, NicId, Store};
 use crate::fabric::Fabric;
 use crate::memory::AddressSpace;
+use crate::network::Device;
 use event_queue::EventQueues;
 use numbers::Numbers;
 use status::Done;
@@ -171,7 +172,12 @@ impl Firmware {
 
     /// Takes the stores that came before a command, as a bus keeps their order.
     fn catch_up(&mut self) {
-        self.network.with_nic(self.nic, |nic, fabric, now| while nic.take_store(now, fabric) {});
+        self.network.with_nic(
+            self.nic,
+            |nic, fabric, now| {
+                while Device::take_store(nic, now, fabric) {}
+            },
+        );
     }
 
     /// The driver lets go of the device: what it left behind is gone. Event queues stay until they

@@ -253,6 +253,8 @@ codes! {
         StatCtxAlloc = 0xb0, "HWRM_STAT_CTX_ALLOC";
         /// Its end.
         StatCtxFree = 0xb1, "HWRM_STAT_CTX_FREE";
+        /// A port's further counts.
+        PortQstatsExt = 0xb4, "HWRM_PORT_QSTATS_EXT";
         /// The time of day.
         FwSetTime = 0xc8, "HWRM_FW_SET_TIME";
         /// The bounds of reservations.
@@ -263,6 +265,8 @@ codes! {
         FuncDbrPacingQcfg = 0x1a6, "HWRM_FUNC_DBR_PACING_QCFG";
         /// The backing store's memory.
         FuncBackingStoreQcapsV2 = 0x1a8, "HWRM_FUNC_BACKING_STORE_QCAPS_V2";
+        /// The flash memory.
+        NvmGetDevInfo = 0xfff6, "HWRM_NVM_GET_DEV_INFO";
     }
 }
 

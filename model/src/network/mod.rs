@@ -4,21 +4,42 @@
 //! network nothing happens until a test says so, one step after the other; time is a number that
 //! jumps when there is nothing else to do, and a seed chooses what happens next among all that
 //! could. The same seed and the same calls give the same run.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `register` | doorbell registers, and the bus that stores travel on |
+//! | `device` | what a network asks of a NIC |
+//! | `schedule` | which queue pairs of a NIC have something to do |
+//! | `world` | what happens next |
+//! | `log` | what went wrong |
 
-use super::register::{Bus, Store};
-use super::world::{Clock, Wire, World, serve};
-use super::{Capabilities, Connectx, EventSink};
+mod device;
+mod log;
+mod register;
+mod schedule;
+mod world;
+
+pub use log::Log;
+pub use register::{Store, UAR_PAGE, VirtualPage, VirtualRegister};
+
+pub(crate) use device::{Device, Nic};
+pub(crate) use register::{Bus, Mapping};
+pub(crate) use schedule::Schedule;
+
+use crate::connectx::{Capabilities, Connectx, EventSink};
 use crate::fabric::{Fabric, FaultCounts, Faults, Faulty, Loopback, Tracer};
 use crate::memory::AddressSpace;
+use crate::netxtreme::Netxtreme;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
+use world::{Clock, Wire, World, serve};
 
 /// A NIC of a network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NicId(pub(super) u32);
+pub struct NicId(u32);
 
 /// What one step of a stepped network was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +60,12 @@ pub enum Step {
 #[derive(Clone)]
 pub struct Network(Arc<Shared>);
 
-pub(super) struct Shared {
-    pub(super) world: Mutex<World>,
+struct Shared {
+    world: Mutex<World>,
     /// Threads that wait for the world. The NICs' thread lets them go first.
-    pub(super) waiting: AtomicU32,
+    waiting: AtomicU32,
     thread: Option<Thread>,
-    pub(super) stop: AtomicBool,
+    stop: AtomicBool,
 }
 
 /// How a network is made.
@@ -114,15 +135,14 @@ impl NetworkBuilder {
         // The thread needs the network and the network its thread: the thread waits for its half.
         let (send, receive) = std::sync::mpsc::sync_channel::<Weak<Shared>>(1);
         let first = self.on_thread;
-        let spawned =
-            std::thread::Builder::new().name("virtual-connectx".into()).spawn(move || {
-                if let Some(first) = first {
-                    first();
-                }
-                if let Ok(network) = receive.recv() {
-                    serve(&network);
-                }
-            });
+        let spawned = std::thread::Builder::new().name("virtual-nics".into()).spawn(move || {
+            if let Some(first) = first {
+                first();
+            }
+            if let Ok(network) = receive.recv() {
+                serve(&network);
+            }
+        });
         // A process that cannot start a thread gets a network that only moves when it is stepped.
         let thread = spawned.ok().map(|handle| handle.thread().clone());
         let shared = Arc::new(shared(thread, world));
@@ -155,13 +175,20 @@ impl Network {
         self.0.thread.is_some()
     }
 
-    /// Adds a NIC. `space` is where its device addresses lead to.
+    /// Adds a ConnectX. `space` is where its device addresses lead to.
     pub fn add_nic(
         &self,
         capabilities: Capabilities,
         space: Arc<dyn AddressSpace>,
         events: Box<dyn EventSink>,
     ) -> NicId {
+        self.add(|bus, fabric| {
+            Nic::Connectx(Box::new(Connectx::new(capabilities, space, events, bus, fabric)))
+        })
+    }
+
+    /// Adds a NIC that `make` makes, given its bus and the fabric.
+    pub(crate) fn add(&self, make: impl FnOnce(Arc<Bus>, &mut dyn Fabric) -> Nic) -> NicId {
         let depth = if self.is_free() { BUS_DEPTH } else { STEPPED_BUS_DEPTH };
         let bus = Arc::new(Bus::new(depth, self.is_free()));
         if let Some(thread) = &self.0.thread {
@@ -170,7 +197,7 @@ impl Network {
         let mut world = self.lock();
         let id = world.next_nic;
         world.next_nic += 1;
-        let nic = Connectx::new(capabilities, space, events, bus, world.wire.fabric());
+        let nic = make(bus, world.wire.fabric());
         world.nics.insert(id, nic);
         drop(world);
         self.wake();
@@ -181,20 +208,43 @@ impl Network {
     pub fn remove_nic(&self, id: NicId) {
         let mut world = self.lock();
         if let Some(mut nic) = world.nics.remove(&id.0) {
-            nic.close(world.wire.fabric());
+            nic.device_mut().close(world.wire.fabric());
         }
     }
 
-    /// Calls `with` with a NIC, the fabric and the time; `None` where there is no such NIC.
+    /// Calls `with` with a ConnectX, the fabric and the time; `None` where there is no such NIC.
     pub fn with_nic<R>(
         &self,
         id: NicId,
         with: impl FnOnce(&mut Connectx, &mut dyn Fabric, u64) -> R,
     ) -> Option<R> {
+        self.with(id, |nic, fabric, now| match nic {
+            Nic::Connectx(nic) => Some(with(nic, fabric, now)),
+            Nic::Netxtreme(_) => None,
+        })
+    }
+
+    /// The same with a NetXtreme.
+    pub fn with_netxtreme<R>(
+        &self,
+        id: NicId,
+        with: impl FnOnce(&mut Netxtreme, &mut dyn Fabric, u64) -> R,
+    ) -> Option<R> {
+        self.with(id, |nic, fabric, now| match nic {
+            Nic::Connectx(_) => None,
+            Nic::Netxtreme(nic) => Some(with(nic, fabric, now)),
+        })
+    }
+
+    fn with<R>(
+        &self,
+        id: NicId,
+        with: impl FnOnce(&mut Nic, &mut dyn Fabric, u64) -> Option<R>,
+    ) -> Option<R> {
         let mut world = self.lock();
         let now = world.now();
         let World { nics, wire, .. } = &mut *world;
-        let result = with(nics.get_mut(&id.0)?, wire.fabric(), now);
+        let result = with(nics.get_mut(&id.0)?, wire.fabric(), now)?;
         drop(world);
         self.wake();
         Some(result)
@@ -219,7 +269,9 @@ impl Network {
         /// Rounds in a row, after which the NICs' thread goes on.
         const ROUNDS: u32 = 32;
         let mut world = self.lock();
-        let Some(bus) = world.nics.get(&id.0).map(|nic| Arc::clone(&nic.bus)) else { return };
+        let Some(bus) = world.nics.get(&id.0).map(|nic| Arc::clone(nic.device().bus())) else {
+            return;
+        };
         if !bus.try_put(store) {
             drop(world);
             return bus.put(store);
@@ -233,7 +285,7 @@ impl Network {
     }
 
     pub(crate) fn bus(&self, id: NicId) -> Option<Arc<Bus>> {
-        self.lock().nics.get(&id.0).map(|nic| Arc::clone(&nic.bus))
+        self.lock().nics.get(&id.0).map(|nic| Arc::clone(nic.device().bus()))
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
@@ -291,7 +343,7 @@ impl Network {
             let World { nics, wire, .. } = &mut *world;
             let fabric = wire.fabric();
             // Every NIC, even where one has not finished.
-            let finished = nics.values_mut().map(|nic| nic.answer_all(now, fabric));
+            let finished = nics.values_mut().map(|nic| nic.device_mut().answer_all(now, fabric));
             if finished.fold(true, |all, one| all & one) {
                 return true;
             }
@@ -339,7 +391,7 @@ impl Network {
         let mut world = self.lock();
         let World { nics, wire, .. } = &mut *world;
         let (Some(nic), Wire::Faulty(wire)) = (nics.get(&id.0), wire) else { return false };
-        wire.inner_mut().isolate(nic.port(), isolated);
+        wire.inner_mut().isolate(nic.device().port(), isolated);
         true
     }
 

@@ -1,6 +1,6 @@
 //! The memory of a ring, as a NIC reaches it: page by page, or in one piece.
 
-use crate::memory::{AddressSpace, Fault, Pages};
+use super::{AddressSpace, Fault, Pages};
 
 /// A ring's bytes in the device's address space.
 #[derive(Clone, Debug)]

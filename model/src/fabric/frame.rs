@@ -60,12 +60,12 @@ fn sum(bytes: &[u8], sum: u32) -> u32 {
 }
 
 /// The ones'-complement sum of what follows the Ethernet header, as a receive completion says it.
-pub(super) fn checksum_after_header(frame: &[u8]) -> u16 {
+pub(crate) fn checksum_after_header(frame: &[u8]) -> u16 {
     sum(frame.get(HEADER..).unwrap_or_default(), 0) as u16
 }
 
 /// Fills in the checksums of the IPv4 header, and of TCP or UDP.
-pub(super) fn fill_checksums(frame: &mut [u8], network: bool, transport: bool) -> Option<()> {
+pub(crate) fn fill_checksums(frame: &mut [u8], network: bool, transport: bool) -> Option<()> {
     let parts = parts(frame)?;
     if network && parts.version_4 {
         put(frame, parts.network + 10, 0);
@@ -102,7 +102,7 @@ pub(super) fn fill_checksums(frame: &mut [u8], network: bool, transport: bool) -
 
 /// Cuts a TCP segment into frames of `most` bytes of payload, its headers being the first `headers`
 /// bytes.
-pub(super) fn segments(frame: &[u8], headers: usize, most: usize) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn segments(frame: &[u8], headers: usize, most: usize) -> Option<Vec<Vec<u8>>> {
     let parts = parts(frame)?;
     let payload = frame.get(headers..)?;
     if parts.protocol != TCP || most == 0 || headers < parts.transport + 20 {
@@ -138,7 +138,7 @@ pub(super) fn segments(frame: &[u8], headers: usize, most: usize) -> Option<Vec<
 }
 
 /// Inserts a VLAN tag behind the addresses.
-pub(super) fn insert_tag(frame: &mut Vec<u8>, tag: u16) {
+pub(crate) fn insert_tag(frame: &mut Vec<u8>, tag: u16) {
     if frame.len() >= 12 {
         let [a, b] = VLAN.to_be_bytes();
         let [c, d] = tag.to_be_bytes();
@@ -147,7 +147,7 @@ pub(super) fn insert_tag(frame: &mut Vec<u8>, tag: u16) {
 }
 
 /// The address that a frame goes to, and the one that it is from.
-pub(super) fn addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+pub(crate) fn addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
     Some((frame.get(..6)?.try_into().ok()?, frame.get(6..12)?.try_into().ok()?))
 }
 

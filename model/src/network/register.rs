@@ -97,6 +97,11 @@ impl Bus {
         self.queue.is_empty() && !self.overflowed.load(Ordering::Acquire)
     }
 
+    /// How many stores wait, about.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Names the thread that takes the stores out, to be woken by them.
     pub(crate) fn served_by(&self, thread: Thread) {
         let _ = self.thread.set(thread);

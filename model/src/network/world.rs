@@ -1,8 +1,6 @@
 //! Everything of a network, and what happens in it next: step by step, or by a thread.
 
-use super::Connectx;
-use super::network::{NicId, Shared, Step};
-use super::register::Bus;
+use super::{Bus, Device, Nic, NicId, Shared, Step};
 use crate::fabric::{Fabric, Faulty, Loopback, Tracer};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -39,7 +37,7 @@ pub(super) enum Clock {
 /// Everything of a network, under one lock: NICs, fabric and time. A NIC touches memory only with
 /// this lock held, and whoever takes memory away holds it, too (SAFETY.md, D1).
 pub(super) struct World {
-    pub(super) nics: BTreeMap<u32, Connectx>,
+    pub(super) nics: BTreeMap<u32, Nic>,
     pub(super) next_nic: u32,
     pub(super) wire: Wire,
     pub(super) clock: Clock,
@@ -60,15 +58,16 @@ impl World {
         let arrived = fabric.next_arrival().is_some_and(|at| at <= now);
         let mut choices = Vec::new();
         for (&id, nic) in &mut self.nics {
+            let nic = nic.device_mut();
             nic.look(now, fabric);
             nic.wake(now);
-            if !nic.bus.is_empty() {
+            if !nic.bus().is_empty() {
                 choices.push((id, Choice::Store));
             }
             if arrived && !nic.is_dead() {
                 choices.push((id, Choice::Packet));
             }
-            choices.extend((0..nic.ready().len()).map(|place| (id, Choice::Send(place))));
+            choices.extend((0..nic.ready()).map(|place| (id, Choice::Send(place))));
         }
         while !choices.is_empty() {
             let chosen = match &mut self.clock {
@@ -77,6 +76,7 @@ impl World {
             };
             let (id, choice) = choices.swap_remove(chosen);
             let Some(nic) = self.nics.get_mut(&id) else { continue };
+            let nic = nic.device_mut();
             match choice {
                 Choice::Store => {
                     nic.take_store(now, fabric);
@@ -95,10 +95,10 @@ impl World {
             }
         }
         // Receives posted to queue pairs in error: nothing announced them.
-        for nic in self.nics.values_mut() {
+        for nic in self.nics.values_mut().map(Nic::device_mut) {
             nic.flush_late(now, fabric);
         }
-        let later = self.nics.values().filter_map(Connectx::next_deadline).min();
+        let later = deadline_of(&self.nics);
         let later = later.into_iter().chain(fabric.next_arrival()).min();
         match (later, &mut self.clock) {
             (Some(later), Clock::Simulated(now, _)) if later > *now => {
@@ -114,7 +114,7 @@ impl World {
         let now = self.now();
         let fabric = self.wire.fabric();
         let mut busy = false;
-        for nic in self.nics.values_mut() {
+        for nic in self.nics.values_mut().map(Nic::device_mut) {
             busy |= nic.look(now, fabric);
             nic.wake(now);
             for _ in 0..BATCH {
@@ -129,7 +129,7 @@ impl World {
                 }
                 busy = true;
             }
-            for _ in 0..nic.ready().len().min(BATCH) {
+            for _ in 0..nic.ready().min(BATCH) {
                 if fabric.is_congested(nic.port()) {
                     break;
                 }
@@ -143,7 +143,7 @@ impl World {
     /// Whether something has to be done again by itself.
     pub(super) fn waits(&mut self) -> bool {
         self.wire.fabric().next_arrival().is_some()
-            || self.nics.values().any(|nic| nic.next_deadline().is_some() || nic.has_failed_pairs())
+            || self.devices().any(|nic| nic.next_deadline().is_some() || nic.has_failed_pairs())
     }
 
     /// When something has to be done again at the latest, from `now` on, if nothing happens.
@@ -151,12 +151,12 @@ impl World {
         let now = self.now();
         let mut failed = false;
         let fabric = self.wire.fabric();
-        for nic in self.nics.values_mut() {
+        for nic in self.nics.values_mut().map(Nic::device_mut) {
             failed |= nic.has_failed_pairs();
             nic.flush_late(now, fabric);
         }
         let fabric_rest = fabric.rests_at_most();
-        let deadline = self.nics.values().filter_map(Connectx::next_deadline).min();
+        let deadline = deadline_of(&self.nics);
         let next = deadline.into_iter().chain(fabric.next_arrival()).min();
         let longest = match (self.is_watching(), failed) {
             (true, _) => LOOK_AT_REGISTERS,
@@ -167,13 +167,22 @@ impl World {
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(now)).min(longest))
     }
 
+    fn devices(&self) -> impl Iterator<Item = &dyn Device> {
+        self.nics.values().map(Nic::device)
+    }
+
     fn is_watching(&self) -> bool {
-        self.nics.values().any(Connectx::is_watching)
+        self.devices().any(|nic| nic.is_watching())
     }
 
     fn buses(&self) -> impl Iterator<Item = &Arc<Bus>> {
-        self.nics.values().map(|nic| &nic.bus)
+        self.devices().map(|nic| nic.bus())
     }
+}
+
+/// When the first of the NICs has something to do by itself.
+fn deadline_of(nics: &BTreeMap<u32, Nic>) -> Option<u64> {
+    nics.values().filter_map(|nic| nic.device().next_deadline()).min()
 }
 
 enum Choice {
