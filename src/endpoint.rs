@@ -95,6 +95,28 @@ impl From<Endpoint> for Bytes {
     }
 }
 
+/// What a peer has said of a queue pair in a form of its own, as a program of libibverbs would: see
+/// [`Endpoint::from_parts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The port's link layer.
+    pub link: LinkLayer,
+    /// The port's MTU, or the smaller one that was agreed on.
+    pub mtu: Mtu,
+    /// How many reads and atomics it answers at once. 0 for none.
+    pub read_depth: u8,
+    /// The port's local identifier. Of no meaning on Ethernet.
+    pub lid: u16,
+    /// The port's Ethernet address, if it is known. Of no meaning on InfiniBand.
+    pub mac: Option<[u8; 6]>,
+    /// The queue pair's number, of 24 bits.
+    pub queue_pair: u32,
+    /// The sequence number of the first packet that it will send, of 24 bits.
+    pub packet_sequence: u32,
+    /// The port's global identifier.
+    pub gid: [u8; 16],
+}
+
 /// Bytes that are no endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -144,6 +166,16 @@ impl core::error::Error for EndpointError {}
 
 /// Packet sequence numbers and queue pair numbers have 24 bits.
 const MAX_24: u32 = (1 << 24) - 1;
+/// 0 and 1 are the fabric's own management queue pairs.
+const FIRST_QUEUE_PAIR: u32 = 2;
+
+fn in_range(field: &'static str, given: u32, least: u32, most: u32) -> Result<u32, EndpointError> {
+    if (least..=most).contains(&given) {
+        Ok(given)
+    } else {
+        Err(EndpointError::Field { field, given, least, most })
+    }
+}
 
 impl Endpoint {
     /// The size of [`to_bytes`](Self::to_bytes)' answer.
@@ -198,6 +230,19 @@ impl Endpoint {
         self.gid
     }
 
+    /// The endpoint of a peer that says who it is in another form. What it says is not trusted.
+    pub fn from_parts(parts: &Parts) -> Result<Endpoint, EndpointError> {
+        let Parts { link, mtu, read_depth, lid, mac, queue_pair, packet_sequence, gid } = *parts;
+        let mut address = [0; 6];
+        match link {
+            LinkLayer::Ethernet => address = mac.unwrap_or(address),
+            LinkLayer::InfiniBand => address[..2].copy_from_slice(&lid.to_be_bytes()),
+        }
+        let queue_pair = in_range("queue pair", queue_pair, FIRST_QUEUE_PAIR, MAX_24)?;
+        let packet_sequence = in_range("packet sequence number", packet_sequence, 0, MAX_24)?;
+        Ok(Endpoint { link, mtu, read_depth, address, queue_pair, packet_sequence, gid })
+    }
+
     /// The endpoint as bytes, to be sent to the peer. Numbers are big-endian.
     ///
     /// | byte | holds |
@@ -235,14 +280,7 @@ impl Endpoint {
         if *version != Self::VERSION {
             return Err(EndpointError::Version { given: *version });
         }
-        let field = |field, given, least, most| {
-            if (least..=most).contains(&given) {
-                Ok(given)
-            } else {
-                Err(EndpointError::Field { field, given, least, most })
-            }
-        };
-        let link = match field("link layer", (*link).into(), 0, 1)? {
+        let link = match in_range("link layer", (*link).into(), 0, 1)? {
             0 => LinkLayer::Ethernet,
             _ => LinkLayer::InfiniBand,
         };
@@ -258,8 +296,7 @@ impl Endpoint {
             mtu,
             read_depth: *read_depth,
             address: [*a0, *a1, *a2, *a3, *a4, *a5],
-            // 0 and 1 are the fabric's own management queue pairs.
-            queue_pair: field("queue pair", queue_pair, 2, MAX_24)?,
+            queue_pair: in_range("queue pair", queue_pair, FIRST_QUEUE_PAIR, MAX_24)?,
             packet_sequence: u32::from_be_bytes([0, *p0, *p1, *p2]),
             gid: *gid,
         })
@@ -332,5 +369,34 @@ mod tests {
         let refused = serde_json::from_str::<Endpoint>(&text).unwrap_err().to_string();
         assert!(refused.contains("MTU is 6, and must be from 1 to 5"), "{refused}");
         assert!(serde_json::from_str::<Endpoint>("[1, 2, 3]").is_err());
+    }
+
+    #[test]
+    fn parts_are_an_endpoint_or_an_error_that_names_the_part() {
+        let parts = Parts {
+            link: LinkLayer::InfiniBand,
+            mtu: Mtu::B1024,
+            read_depth: 1,
+            lid: 0x1234,
+            mac: None,
+            queue_pair: 0xff_ffff,
+            packet_sequence: 0xff_ffff,
+            gid: [7; 16],
+        };
+        let endpoint = Endpoint::from_parts(&parts).unwrap();
+        assert_eq!((endpoint.lid(), endpoint.mac()), (0x1234, None));
+        assert_eq!(Endpoint::from_bytes(&endpoint.to_bytes()), Ok(endpoint));
+        let mac = Some([2, 0, 0, 0, 0, 1]);
+        let ethernet = Parts { link: LinkLayer::Ethernet, mac, ..parts };
+        let endpoint = Endpoint::from_parts(&ethernet).unwrap();
+        assert_eq!((endpoint.lid(), endpoint.mac()), (0, mac));
+        for (wrong, field) in [
+            (Parts { queue_pair: 1 << 24, ..parts }, "queue pair"),
+            (Parts { queue_pair: 1, ..parts }, "queue pair"),
+            (Parts { packet_sequence: 1 << 24, ..parts }, "packet sequence number"),
+        ] {
+            let error = Endpoint::from_parts(&wrong).unwrap_err();
+            assert!(error.to_string().contains(field), "{error}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
 use crate::units;
 use doorbell::completion::Arrival;
-use doorbell::endpoint::{Endpoint, LinkLayer, Mtu};
+use doorbell::endpoint::{Endpoint, LinkLayer, Mtu, Parts};
 use doorbell::mlx5::{Connection, Nic};
 use doorbell::wr::{self, RemoteSlice};
 use doorbell_hal::mmio::Caching;
@@ -91,17 +91,12 @@ impl Address {
 
     /// The endpoint that it stands for, on a port like this side's.
     fn endpoint(self, link: LinkLayer, mtu: Mtu) -> Result<Endpoint, Failure> {
-        let mut bytes = [0; Endpoint::BYTES];
-        bytes[0] = Endpoint::VERSION;
-        bytes[1] = (link == LinkLayer::InfiniBand).into();
-        bytes[2] = mtu as u8;
+        let Address { lid, queue_pair, packet_sequence, gid } = self;
         // That program answers one read at a time.
-        bytes[3] = 1;
-        bytes[4..6].copy_from_slice(&self.lid.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.queue_pair.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.packet_sequence.to_be_bytes());
-        bytes[16..].copy_from_slice(&self.gid);
-        Endpoint::from_bytes(&bytes).map_err(|error| Failure::Peer(error.to_string()))
+        let read_depth = 1;
+        let parts =
+            Parts { link, mtu, read_depth, lid, mac: None, queue_pair, packet_sequence, gid };
+        Endpoint::from_parts(&parts).map_err(|error| Failure::Peer(error.to_string()))
     }
 }
 
