@@ -29,3 +29,4 @@ pub mod rc;
 pub mod roce;
 
 pub use kernel::{VirtualConnectx, WatchedConnectx};
+pub use pci::{VirtualNetxtreme, WatchedNetxtreme};

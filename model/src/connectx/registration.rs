@@ -16,7 +16,7 @@ pub(super) const OPCODE: u8 = 0x25;
 /// What a key needs to be changed by entries, beside its registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changeable {
-    /// The most units of [`UNIT`] bytes of its list of pages or parts.
+    /// The most units of 16 bytes of its list of pages or parts.
     pub units: u32,
     /// Its list is one of parts of other keys, not of pages.
     pub parts: bool,

@@ -1,7 +1,8 @@
 //! Host memory as a device sees it.
 //!
 //! - [`AddressSpace`]: where a device address lies in this process. [`ProcessMemory`] is this
-//!   process's own memory; [`TestMemory`] is memory of its own, for tests.
+//!   process's own memory; [`LentMemory`] what of it was lent to one device; [`TestMemory`] is memory
+//!   of its own, for tests.
 //! - [`Keys`]: the memory keys that a device has handed out, and what each one allows.
 //! - [`Memory`]: both together: every access that a queue pair makes, checked and then copied.
 //! - [`Ring`]: the memory of a ring, page by page.
@@ -14,6 +15,7 @@
 //! takes the same lock to take memory away (SAFETY.md, D1).
 
 mod keys;
+mod lent;
 mod payload;
 mod process;
 mod region;
@@ -23,6 +25,7 @@ mod translate;
 mod window;
 
 pub use keys::{Access, Keys, NoFreeKey, Pages, Part, Refusal, Registration, Right, Strides};
+pub use lent::{LentMemory, Loan};
 pub use payload::{Buffer, Payload, Segment};
 pub use process::ProcessMemory;
 pub use region::{Entry, List, Memory};

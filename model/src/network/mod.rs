@@ -353,6 +353,21 @@ impl Network {
         false
     }
 
+    /// Steps a stepped network until so much time has passed, or `most` steps were done. Where nothing is
+    /// left to do, time passes all the same.
+    pub fn pass(&self, time: Duration, most: u64) {
+        let mut world = self.lock();
+        let end = world.now().saturating_add(time.as_nanos() as u64);
+        for _ in 0..most {
+            if world.now() >= end || world.step() == Step::Idle {
+                break;
+            }
+        }
+        if let Clock::Simulated(now, _) = &mut world.clock {
+            *now = end.max(*now);
+        }
+    }
+
     /// A random number: the seed's in a stepped network, else one that nobody can guess.
     pub fn random(&self) -> std::io::Result<u32> {
         if let Clock::Simulated(_, random) = &mut self.lock().clock {

@@ -13,6 +13,7 @@
 //! | `function` | a ConnectX: all of these around the firmware |
 //! | `netxtreme` | a BCM57608 |
 //! | `server` | the function on a socket |
+//! | `virtual_netxtreme` | a BCM57608 of this process, for a driver of this process |
 
 mod configuration;
 mod function;
@@ -21,6 +22,7 @@ mod interrupts;
 mod netxtreme;
 mod registers;
 mod server;
+mod virtual_netxtreme;
 mod write_combining;
 
 pub use function::{ConnectxFunction, Identity};
@@ -28,6 +30,7 @@ pub use guest_memory::{GuestMemory, Unmappable};
 pub use interrupts::MsixVectors;
 pub use netxtreme::NetxtremeFunction;
 pub use server::{ServeError, Server};
+pub use virtual_netxtreme::{NetxtremeBuilder, VirtualNetxtreme, WatchedNetxtreme};
 
 use std::fs::File;
 use std::time::Duration;

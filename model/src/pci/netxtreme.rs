@@ -16,13 +16,21 @@ const BCM57608: u16 = 0x1760;
 /// The class of Ethernet controllers.
 const ETHERNET: u32 = 0x02_0000;
 /// BARs, each of 64 bits.
-const REGISTERS: u8 = 0;
-const DOORBELLS: u8 = 2;
+pub(super) const REGISTERS: u8 = 0;
+pub(super) const DOORBELLS: u8 = 2;
 const MSIX: u8 = 4;
 /// Where the pending bits are, behind the table. The machine keeps the table itself.
 const MSIX_PENDING: u32 = 0x8000;
 /// Bytes of a doorbell page.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
+
+/// Bytes of a BAR.
+pub(super) fn bar_bytes(bar: u8) -> u64 {
+    match bar {
+        REGISTERS | DOORBELLS | MSIX => BAR_BYTES[usize::from(bar / 2)],
+        _ => 0,
+    }
+}
 
 /// A BCM57608 as a PCI function.
 pub struct NetxtremeFunction {
@@ -82,7 +90,7 @@ impl NetxtremeFunction {
     }
 }
 
-fn configuration() -> Configuration {
+pub(super) fn configuration() -> Configuration {
     Configuration::new(&Shown {
         vendor: VENDOR,
         device: BCM57608,
@@ -94,10 +102,7 @@ fn configuration() -> Configuration {
 
 impl Function for NetxtremeFunction {
     fn bar_bytes(&self, bar: u8) -> u64 {
-        match bar {
-            REGISTERS | DOORBELLS | MSIX => BAR_BYTES[usize::from(bar / 2)],
-            _ => 0,
-        }
+        bar_bytes(bar)
     }
 
     fn reset(&mut self) {
