@@ -2,15 +2,19 @@
 
 use super::{Address, Arrival, Fabric, Message, MessageArrival, Pcap, Port};
 use crate::rc::Packet;
-use crate::roce::{self, BadFrame, Route, Transport, UDP_PORT};
+use crate::roce::{self, BadFrame, Decapsulated, Route, Transport, UDP_PORT};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size,
     set_socket_recv_buffer_size_force, socket_recv_buffer_size,
 };
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, ipproto, recv, socket_with,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,9 +23,10 @@ use std::time::Duration;
 /// reaches. No special rights are needed, but an Internet address for each NIC: on one machine,
 /// addresses of 127.0.0.0/8 will do.
 ///
-/// Packets may be lost, doubled and reordered, as IP does that. The other end need not be one of
-/// these, but it has to send IP packets that must not be fragmented with an identification of 0, as
-/// the sockets of Linux do: the invariant CRC covers it, and a socket does not show it.
+/// Packets may be lost, doubled and reordered, as IP does that. The other end may be anybody who speaks
+/// RoCE v2, if this process may open raw sockets (`CAP_NET_RAW`). Else it has to send IP packets that
+/// must not be fragmented with an identification of 0, as the UDP sockets of Linux do: the invariant
+/// CRC covers it, and only a raw socket shows it.
 pub struct UdpFabric {
     sockets: Vec<Socket>,
     ports: u32,
@@ -37,7 +42,11 @@ pub struct UdpFabric {
 
 struct Socket {
     address: Ipv4Addr,
+    /// For sending; and for receiving, if there is no raw one. It holds the port in any case: the
+    /// machine would refuse packets to one that nobody has.
     socket: UdpSocket,
+    /// Receives whole IP packets, of every UDP port.
+    raw: Option<OwnedFd>,
     /// Bytes that it keeps for packets nobody has read yet.
     room: usize,
     /// The port that has the address.
@@ -111,11 +120,13 @@ fn count(counter: &AtomicU64) {
 }
 
 /// The most bytes of UDP payload that are read: more than any packet has.
-const LONGEST: usize = 1 << 13;
+const LONGEST: usize = 1 << 14;
 /// Datagrams that wait for room before more packets are lost.
 const MOST_WAITING: usize = 1 << 10;
 /// Messages that wait to be received before more are lost.
 const MOST_MESSAGES: usize = 1 << 12;
+/// Packets of no use that are read before the NICs do something else.
+const MOST_PASSED_OVER: usize = 1 << 8;
 /// What a socket should keep; the machine may allow less.
 const ROOM: usize = 8 << 20;
 /// What a packet takes of that room at most, besides its bytes: what the kernel adds to it.
@@ -125,7 +136,12 @@ impl UdpFabric {
     /// A fabric with a socket for each of `addresses`, which have to be this machine's. A port
     /// reaches others from the moment when it is given one of them.
     pub fn bind(addresses: &[Ipv4Addr]) -> io::Result<UdpFabric> {
-        let sockets = addresses.iter().map(|&address| Socket::bind(address));
+        UdpFabric::bind_with(addresses, true)
+    }
+
+    /// With raw sockets where they are allowed, or without.
+    fn bind_with(addresses: &[Ipv4Addr], raw: bool) -> io::Result<UdpFabric> {
+        let sockets = addresses.iter().map(|&address| Socket::bind(address, raw));
         Ok(UdpFabric {
             sockets: sockets.collect::<io::Result<_>>()?,
             ports: 0,
@@ -205,7 +221,7 @@ impl UdpFabric {
 }
 
 impl Socket {
-    fn bind(address: Ipv4Addr) -> io::Result<Socket> {
+    fn bind(address: Ipv4Addr, raw: bool) -> io::Result<Socket> {
         let socket = UdpSocket::bind((address, UDP_PORT)).map_err(|error| {
             io::Error::new(error.kind(), format!("{address}, UDP port {UDP_PORT}: {error}"))
         })?;
@@ -213,11 +229,50 @@ impl Socket {
         // Never fragmented, with an identification of 0; how long packets may be is for the path
         // MTU of the connection to say.
         set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
-        if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
-            set_socket_recv_buffer_size(&socket, ROOM)?;
+        let raw = if raw { raw_socket(address).ok() } else { None };
+        let room = match &raw {
+            // What comes there is not looked at.
+            Some(raw) => {
+                set_socket_recv_buffer_size(&socket, 0)?;
+                make_room(raw)?
+            }
+            None => make_room(&socket)?,
+        };
+        Ok(Socket { address, socket, raw, room, port: None, messages: VecDeque::new() })
+    }
+
+    /// The next packet that waits, and its way. `None` if nothing waits.
+    fn receive(
+        &self,
+        now: u64,
+        buffer: &mut [u8],
+        pcap: &mut Option<Pcap>,
+    ) -> Option<Result<Option<Decapsulated>, BadFrame>> {
+        if let Some(raw) = &self.raw {
+            let (_, length) = recv(raw, &mut *buffer, RecvFlags::DONTWAIT).ok()?;
+            let packet = buffer.get(..length)?;
+            let found = roce::decapsulate(packet);
+            if !matches!(found, Ok(None))
+                && let Some(source) = ipv4_source(packet)
+                && let Some(route) = self.route_from(source)
+            {
+                write_down(pcap, now, &route, packet);
+            }
+            return Some(found);
         }
-        let room = socket_recv_buffer_size(&socket)?;
-        Ok(Socket { address, socket, room, port: None, messages: VecDeque::new() })
+        let Ok((length, SocketAddr::V4(from))) = self.socket.recv_from(buffer) else {
+            return None;
+        };
+        let payload = buffer.get(..length)?;
+        let route = Route { source_port: from.port(), ..self.route_from(*from.ip())? };
+        if pcap.is_some() {
+            write_down(pcap, now, &route, &roce::with_headers(&route, payload));
+        }
+        Some(roce::decapsulate_udp(route, payload).map(Some))
+    }
+
+    fn route_from(&self, source: Ipv4Addr) -> Option<Route> {
+        Route::between(roce::address_of(source.into()), roce::address_of(self.address.into()))
     }
 
     /// Sends a datagram. Answers `false` if there is no room for it now.
@@ -235,6 +290,27 @@ impl Socket {
         }
         true
     }
+}
+
+/// A socket that receives the IP packets of UDP to `address`, headers and all.
+fn raw_socket(address: Ipv4Addr) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))?;
+    bind(&socket, &SocketAddrV4::new(address, 0))?;
+    Ok(socket)
+}
+
+/// Has a socket keep as many bytes as the machine allows. Answers how many.
+fn make_room(socket: impl AsFd) -> io::Result<usize> {
+    if set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
+        set_socket_recv_buffer_size(&socket, ROOM)?;
+    }
+    Ok(socket_recv_buffer_size(&socket)?)
+}
+
+/// Where an IPv4 packet says it is from, for those who write packets down.
+fn ipv4_source(packet: &[u8]) -> Option<Ipv4Addr> {
+    packet.get(12..16)?.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets))
 }
 
 /// Ethernet addresses made of Internet ones, for those who write packets down.
@@ -311,40 +387,38 @@ impl Fabric for UdpFabric {
         let at = self.of(port)?;
         let UdpFabric { sockets, counters, pcap, incoming, .. } = self;
         let socket = &mut sockets[at];
-        // Until nothing is left: a packet that nobody can use is passed over.
-        loop {
-            let Ok((length, SocketAddr::V4(from))) = socket.socket.recv_from(incoming) else {
-                return None;
+        // A packet that nobody can use is passed over; but whoever sends nothing else is not to hold
+        // the NICs.
+        for _ in 0..MOST_PASSED_OVER {
+            let Decapsulated { route, transport } = match socket.receive(now, incoming, pcap)? {
+                Ok(Some(packet)) => packet,
+                // Some other program's.
+                Ok(None) => continue,
+                Err(bad) => {
+                    count(match bad {
+                        BadFrame::Crc { .. } => &counters.corrupt,
+                        _ => &counters.malformed,
+                    });
+                    continue;
+                }
             };
-            let source = roce::address_of((*from.ip()).into());
-            let destination = roce::address_of(socket.address.into());
-            let (Some(payload), Some(route)) =
-                (incoming.get(..length), Route::between(source, destination))
-            else {
-                return None;
-            };
-            let route = Route { source_port: from.port(), ..route };
-            if pcap.is_some() {
-                // One of this process was written down on its way out.
-                write_down(pcap, now, &route, &roce::with_headers(&route, payload));
-            }
-            match roce::decapsulate_udp(route, payload) {
-                Ok(roce::Decapsulated { transport: Transport::Reliable(packet), .. }) => {
+            let source = roce::address_of(route.source);
+            let destination = roce::address_of(route.destination);
+            match transport {
+                Transport::Reliable(packet) => {
                     count(&counters.received);
                     return Some(Arrival { source, destination, packet });
                 }
-                Ok(roce::Decapsulated { transport: Transport::Unreliable(message), .. }) => {
-                    if socket.messages.len() >= MOST_MESSAGES {
-                        count(&counters.overrun);
-                        continue;
-                    }
+                Transport::Unreliable(_) if socket.messages.len() >= MOST_MESSAGES => {
+                    count(&counters.overrun);
+                }
+                Transport::Unreliable(message) => {
                     count(&counters.received);
                     socket.messages.push_back(MessageArrival { source, destination, message });
                 }
-                Err(BadFrame::Crc { .. }) => count(&counters.corrupt),
-                Err(_) => count(&counters.malformed),
             }
         }
+        None
     }
 
     fn receive_message(&mut self, _: u64, port: Port) -> Option<MessageArrival> {
@@ -396,6 +470,12 @@ mod tests {
         roce::address_of(ip.into())
     }
 
+    fn with_and_without_raw_sockets(test: fn(bool)) {
+        // Without the right to open them, both are the same.
+        test(true);
+        test(false);
+    }
+
     fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
         for _ in 0..100_000 {
             if let Some(found) = look() {
@@ -408,8 +488,13 @@ mod tests {
 
     #[test]
     fn packets_reach_the_port_that_has_the_address_and_no_other() {
+        with_and_without_raw_sockets(packets_reach);
+    }
+
+    fn packets_reach(raw: bool) {
         let [a, b] = addresses(1);
-        let (mut near, mut far) = (UdpFabric::bind(&[a]).unwrap(), UdpFabric::bind(&[b]).unwrap());
+        let bind = |address| UdpFabric::bind_with(&[address], raw).unwrap();
+        let (mut near, mut far) = (bind(a), bind(b));
         let (from, to) = (near.attach(), far.attach());
         near.bind(from, gid(a));
         near.send(0, from, gid(a), gid(b), numbered(1));
@@ -429,8 +514,12 @@ mod tests {
 
     #[test]
     fn datagrams_wait_for_who_asks_for_messages() {
+        with_and_without_raw_sockets(datagrams_wait);
+    }
+
+    fn datagrams_wait(raw: bool) {
         let [a, b] = addresses(2);
-        let mut fabric = UdpFabric::bind(&[a, b]).unwrap();
+        let mut fabric = UdpFabric::bind_with(&[a, b], raw).unwrap();
         let (from, to) = (fabric.attach(), fabric.attach());
         fabric.bind(from, gid(a));
         fabric.bind(to, gid(b));
@@ -457,10 +546,15 @@ mod tests {
 
     #[test]
     fn bad_packets_from_anyone_are_counted_and_written_down_and_nothing_else() {
+        with_and_without_raw_sockets(bad_packets);
+    }
+
+    fn bad_packets(raw: bool) {
         let [a, b] = addresses(3);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("packets.pcap");
-        let mut fabric = UdpFabric::bind(&[a]).unwrap().capture(Pcap::create(&path).unwrap());
+        let mut fabric =
+            UdpFabric::bind_with(&[a], raw).unwrap().capture(Pcap::create(&path).unwrap());
         let port = fabric.attach();
         fabric.bind(port, gid(a));
         let stranger = UdpSocket::bind((b, 0)).unwrap();
@@ -477,9 +571,42 @@ mod tests {
         assert_eq!(counters.read().received, 0);
         drop(fabric);
         let file = std::fs::read(&path).unwrap();
-        // A header, and each of them with 14 + 28 bytes before it; the longest is cut.
-        let kept: usize = lengths.iter().map(|&length| length.min(LONGEST) + 16 + 42).sum();
+        // A header, and each of them with 14 + 28 bytes before it.
+        let kept: usize = lengths.iter().map(|&length| length + 16 + 42).sum();
         assert_eq!(file.len(), 24 + kept);
+    }
+
+    #[test]
+    fn a_stranger_whose_packets_have_an_identification_is_understood_by_a_raw_socket_alone() {
+        let [a, b] = addresses(5);
+        let flags = SocketFlags::CLOEXEC;
+        let raw = Some(ipproto::RAW);
+        let Ok(stranger) = socket_with(AddressFamily::INET, SocketType::RAW, flags, raw) else {
+            eprintln!("not run: this process may not open raw sockets");
+            return;
+        };
+        for raw in [true, false] {
+            let mut fabric = UdpFabric::bind_with(&[a], raw).unwrap();
+            let port = fabric.attach();
+            fabric.bind(port, gid(a));
+            let mut packet = Vec::new();
+            let route = Route::between(gid(b), gid(a)).unwrap();
+            roce::encapsulate(&route, &numbered(9).into(), 0, &mut packet).unwrap();
+            // Another identification, and the invariant CRC that goes with it.
+            packet[4..6].copy_from_slice(&[0x12, 0x34]);
+            let end = packet.len() - 4;
+            let udp = packet[20..28].try_into().unwrap();
+            let crc = roce::invariant_crc(&packet[..20], udp, &packet[28..end]);
+            packet[end..].copy_from_slice(&crc.to_le_bytes());
+            let to = SocketAddrV4::new(a, 0);
+            rustix::net::sendto(&stranger, &packet, rustix::net::SendFlags::empty(), &to).unwrap();
+            let counters = fabric.counters();
+            let arrival = eventually(|| {
+                let arrival = fabric.receive(0, port);
+                (arrival.is_some() || counters.read().corrupt > 0).then_some(arrival)
+            });
+            assert_eq!(arrival.map(|arrival| arrival.packet.psn.get()), raw.then_some(9));
+        }
     }
 
     #[test]
