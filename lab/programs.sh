@@ -19,5 +19,7 @@ build_programs() {
     strip -o "$directory/$program" \
       "$(sed -n 's,.*"executable":"\([^"]*/'"$program"'-[0-9a-f]*\)".*,\1,p' <<<"$built")" || return 1
   done
+  (cd "$ROOT" && cargo build -q -p doorbell-shim) || return 1
+  strip -o "$directory/libdoorbell_shim.so" "$ROOT/target/debug/libdoorbell_shim.so" || return 1
   strip -o "$directory/doorbell" "$DOORBELL"
 }

@@ -249,10 +249,13 @@ pub const PORT: u16 = 18519;
 #[command(after_help = "Examples:
   doorbell shim -- ibv_devinfo -v
   doorbell shim -- ib_write_lat & doorbell shim -- ib_write_lat localhost
-  doorbell shim --link infiniband -- ibv_rc_pingpong")]
+  doorbell shim --link infiniband -- ibv_rc_pingpong
+  doorbell shim --fabric udp:192.0.2.1 -- ib_write_bw -x 3")]
 pub struct ShimOptions {
-    /// The directory of the fabric. Programs with another one are on another network.
-    #[arg(long, value_name = "DIRECTORY")]
+    /// The directory of the fabric: programs with another one are on another network. Or udp:ADDRESS,
+    /// an address of this machine from which the NIC sends RoCE v2 in UDP, to whoever speaks it. A
+    /// comma and a path MTU may follow; packets fit Ethernet's 1500 bytes without.
+    #[arg(long, value_name = "DIRECTORY|udp:ADDRESS")]
     pub fabric: Option<PathBuf>,
 
     /// The link of the NIC's port.

@@ -25,7 +25,9 @@ pub fn run(options: &ShimOptions) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(arguments).env("LD_PRELOAD", preload).env("DOORBELL_LINK", options.link.name());
     if let Some(fabric) = &options.fabric {
-        command.env("DOORBELL_FABRIC", std::path::absolute(fabric)?);
+        let is_address = fabric.to_str().is_some_and(|fabric| fabric.starts_with("udp:"));
+        let fabric = if is_address { fabric.clone() } else { std::path::absolute(fabric)? };
+        command.env("DOORBELL_FABRIC", fabric);
     }
     if options.trace {
         command.env("DOORBELL_TRACE", "1");

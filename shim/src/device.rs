@@ -1,13 +1,13 @@
 //! The device, made when the process first asks for it, and its open files.
 
-use crate::settings::Settings;
+use crate::settings::{FabricChoice, Settings};
 use crate::sysfs;
 use doorbell_hal::Errno;
 use doorbell_hal::linux::MappedPage;
 use doorbell_hal::uverbs::Uverbs;
 use doorbell_model::connectx::Network;
-use doorbell_model::fabric::LocalFabric;
-use doorbell_model::kernel::{Control, VirtualEventFile};
+use doorbell_model::fabric::{LocalFabric, UdpFabric};
+use doorbell_model::kernel::{Control, LinkLayer, VirtualEventFile};
 use doorbell_model::{VirtualConnectx, WatchedConnectx};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -118,17 +118,32 @@ fn make() -> Option<Device> {
 }
 
 fn try_make() -> io::Result<Device> {
-    let Settings { fabric: directory, link, trace } = Settings::from_environment();
-    let fabric = LocalFabric::join(&directory)?;
-    let number = fabric.number();
-    let network = Network::builder().fabric(fabric).on_thread(wake_promptly).build();
+    let settings = Settings::from_environment().map_err(io::Error::other)?;
+    let Settings { fabric, link, trace } = settings;
+    let network = Network::builder().on_thread(wake_promptly);
     let nic = VirtualConnectx::builder()
         .name(sysfs::DEVICE)
-        .number(number)
-        .network(&network)
         .link_layer(link)
-        .least_timeout(LEAST_TIMEOUT)
-        .open();
+        .least_timeout(LEAST_TIMEOUT);
+    let (nic, directory, number) = match fabric {
+        FabricChoice::Directory(directory) => {
+            let fabric = LocalFabric::join(&directory)?;
+            let number = fabric.number();
+            (nic.network(&network.fabric(fabric).build()), directory, number)
+        }
+        FabricChoice::Udp(address, mtu) => {
+            if link == LinkLayer::InfiniBand {
+                return Err(io::Error::other("an InfiniBand port is on no IP network"));
+            }
+            let network = network.fabric(UdpFabric::bind(&[address])?).build();
+            let [.., high, low] = address.octets();
+            let user = rustix::process::geteuid().as_raw();
+            let directory = std::env::temp_dir().join(format!("doorbell-udp-{user}"));
+            let nic = nic.network(&network).address(Some(address)).mtu(mtu);
+            (nic, directory, u16::from_be_bytes([high, low]))
+        }
+    };
+    let nic = nic.number(number).open();
     let control = nic.control();
     let root = directory.join(format!("sysfs-{number}"));
     match std::fs::remove_dir_all(&root) {

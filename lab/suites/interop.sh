@@ -1,0 +1,69 @@
+# about: stock programs on the virtual ConnectX against stock programs on the kernel's rxe, over UDP
+# link: software
+# seconds: 1500
+# boot: own
+# shellcheck shell=bash
+
+# rxe is here, the virtual NIC in a network of its own, with a cable to this one.
+modprobe -a rdma_rxe veth ib_uverbs rdma_ucm || {
+  fail modules "they do not load"
+  exit 0
+}
+ip netns add peer
+ip link add cable mtu 9000 type veth peer name cable mtu 9000 netns peer
+ip address add 10.9.0.1/24 dev cable
+ip -n peer address add 10.9.0.2/24 dev cable
+ip link set cable up
+ip -n peer link set cable up
+ip -n peer link set lo up
+rdma link add rxe0 type rxe netdev cable
+NIC=rxe0
+wait_for 20 port_is ACTIVE
+wait_for 20 find_gid || {
+  fail rxe "no RoCE v2 identifier of 10.9.0.1"
+  exit 0
+}
+
+# What the virtual NIC's packets fit; rxe's follow from it.
+virtual() {
+  echo "ip netns exec peer doorbell shim --fabric udp:10.9.0.2,$1 --"
+}
+
+# listeners: in both networks.
+listeners() {
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c ' 0A '
+  ip netns exec peer cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c ' 0A '
+}
+
+# both_ways NAME MTU PROGRAM OPTION...: the program as client on the virtual NIC, and as server.
+# The option for the identifier is -g of rdma-core's programs and -x of perftest's.
+both_ways() {
+  local name="$1" mtu="$2" program="$3" identifier=-x
+  shift 3
+  case $program in ibv_*) identifier=-g ;; esac
+  pair "$name-to-rxe" 180 "$program $* -d rxe0 $identifier $GID" \
+    "$(virtual "$mtu") $program $* -d mlx5_0 $identifier 3 10.9.0.1"
+  pair "$name-from-rxe" 180 "$(virtual "$mtu") $program $* -d mlx5_0 $identifier 3" \
+    "$program $* -d rxe0 $identifier $GID 10.9.0.2"
+}
+
+both_ways pingpong 4096 ibv_rc_pingpong -c -n 200
+both_ways pingpong-events 4096 ibv_rc_pingpong -c -e -n 100
+both_ways pingpong-1-byte 1024 ibv_rc_pingpong -c -s 1 -n 200
+both_ways pingpong-1-MiB 4096 ibv_rc_pingpong -c -s 1048576 -n 5
+for mtu in 256 512 1024 2048 4096; do
+  both_ways "mtu-$mtu" $mtu ibv_rc_pingpong -c -m $mtu -s 65536 -n 20
+done
+for program in write send; do
+  both_ways "$program-lat" 4096 ib_${program}_lat -F -n 100
+  both_ways "$program-bw" 4096 ib_${program}_bw -F -n 100
+done
+# perftest asks for as many reads at once as its own device can: rxe more than a ConnectX.
+for program in read atomic; do
+  both_ways "$program-lat" 4096 ib_${program}_lat -F -n 100 -o 8
+  both_ways "$program-bw" 4096 ib_${program}_bw -F -n 100 -o 8
+done
+both_ways compare-swap 4096 ib_atomic_bw -F -n 100 -o 8 -A CMP_AND_SWAP
+both_ways read-1-MiB 1024 ib_read_bw -F -n 5 -o 8 -s 1048576
+both_ways send-events 4096 ib_send_lat -F -n 50 -e
+both_ways write-8-queue-pairs 4096 ib_write_bw -F -n 50 -q 8 -s 8192
