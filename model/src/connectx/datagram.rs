@@ -3,7 +3,7 @@
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::queue_pair::State;
-use super::{Service, entry::SendEntry};
+use super::{Refused, Service, entry::SendEntry};
 use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message, ROUTE_BYTES};
 use crate::memory::Payload;
 use crate::rc::{Data, Operation, Progress, Status};
@@ -34,8 +34,11 @@ const OWN_KEY: u32 = 1 << 31;
 const BURST: usize = 16;
 /// The partition of datagrams without one: the default.
 const DEFAULT_PARTITION: u32 = 0xffff;
-/// The first local identifier of groups.
-const FIRST_GROUP: u16 = 0xc000;
+/// The queue pair number that stands for a group's members.
+const GROUP: u32 = 0xff_ffff;
+/// Groups, and members of one, at most.
+pub(super) const MOST_GROUPS: usize = 1 << 16;
+pub(super) const MOST_MEMBERS: usize = 240;
 
 impl Connectx {
     /// Sends datagrams from this local identifier from now on: the port is InfiniBand's.
@@ -51,6 +54,45 @@ impl Connectx {
         };
     }
 
+    /// Puts a queue pair of datagrams into a multicast group.
+    pub fn join_group(&mut self, group: [u8; 16], number: u32) -> Result<(), Refused> {
+        let pair = self.pairs.get(&number);
+        let unknown = Refused::Unknown { what: "queue pair", number };
+        if !pair.ok_or(unknown)?.core.context.service.is_datagram() {
+            return Err(Refused::Parameter { what: "member of a group", value: number.into() });
+        }
+        if !self.groups.contains_key(&group) && self.groups.len() >= MOST_GROUPS {
+            return Err(Refused::Limit { what: "multicast group", limit: MOST_GROUPS as u64 });
+        }
+        let members = self.groups.entry(group).or_default();
+        if members.len() >= MOST_MEMBERS && !members.contains(&number) {
+            return Err(Refused::Limit { what: "member of a group", limit: MOST_MEMBERS as u64 });
+        }
+        members.insert(number);
+        Ok(())
+    }
+
+    /// Takes a queue pair out of a multicast group.
+    pub fn leave_group(&mut self, group: [u8; 16], number: u32) -> Result<(), Refused> {
+        let unknown = Refused::Unknown { what: "member of the group", number };
+        let members = self.groups.get_mut(&group).ok_or(unknown)?;
+        if !members.remove(&number) {
+            return Err(unknown);
+        }
+        if members.is_empty() {
+            self.groups.remove(&group);
+        }
+        Ok(())
+    }
+
+    /// Takes a queue pair that goes away out of all groups.
+    pub(super) fn leave_groups(&mut self, number: u32) {
+        self.groups.retain(|_, members| {
+            members.remove(&number);
+            !members.is_empty()
+        });
+    }
+
     /// A datagram came in.
     pub(super) fn take_datagram(
         &mut self,
@@ -59,6 +101,20 @@ impl Connectx {
         now: u64,
         fabric: &mut dyn Fabric,
     ) {
+        if datagram.destination == GROUP {
+            let group = datagram.route.map(|route| route.destination);
+            let members = group.and_then(|group| self.groups.get(&group)).cloned();
+            let members = members.unwrap_or_default();
+            let taken = members.iter().filter(|&&number| {
+                self.attend(number, now, fabric, |parts| parts.host.take_datagram(from, datagram))
+                    == Some(true)
+            });
+            match taken.count() {
+                0 => self.counters.packets_dropped += 1,
+                count => self.counters.packets_received += count as u64,
+            }
+            return;
+        }
         let number = match datagram.destination {
             special @ (0 | 1) => self.pairs.values().find_map(|pair| {
                 let Service::Datagram { well_known, .. } = pair.core.context.service else {
@@ -122,15 +178,18 @@ impl Attendant<'_> {
         let identifier = self.sources.gids.get(&vector.source_index()).copied();
         let (source, destination) = match (self.sources.lid, identifier) {
             (Some(lid), _) => (Address::Lid(lid), Address::Lid(vector.local.get())),
-            (None, Some(identifier)) => (Address::Gid(identifier.gid), Address::Gid(vector.gid)),
+            (None, Some(identifier)) => {
+                // On Ethernet, the members of a group have an address together.
+                let group = vector.queue_pair() == GROUP;
+                let to = if group { Address::Mac(vector.mac) } else { Address::Gid(vector.gid) };
+                (Address::Gid(identifier.gid), to)
+            }
             (None, None) => {
                 self.counters.packets_dropped += 1;
                 return Status::Success;
             }
         };
-        // Groups have no members here.
-        let group = matches!(destination, Address::Lid(lid) if lid >= FIRST_GROUP);
-        if group || !self.link_up {
+        if !self.link_up {
             self.counters.packets_dropped += 1;
             return Status::Success;
         }

@@ -3,7 +3,7 @@
 use super::completion_queue::Written;
 use super::entry;
 use super::nic::Connectx;
-use super::{Counters, Event, Log, Refused, Ring, Store};
+use super::{Counters, Event, Log, Refused, Ring, Steering, Store};
 use crate::fabric::frame;
 use crate::fabric::{Address, Fabric, Message};
 use crate::memory::{AddressSpace, Entry, List, Payload};
@@ -36,6 +36,8 @@ pub struct FrameQueueContext {
     pub record: u64,
     /// What its completions are found by.
     pub user_index: u32,
+    /// Whose frames it sends, if that is known: a transport domain.
+    pub transport_domain: Option<u32>,
 }
 
 /// Whether a queue of frames works.
@@ -54,8 +56,10 @@ pub enum FrameQueueState {
 pub(super) struct FrameQueues {
     sends: BTreeMap<u32, FrameQueue>,
     receives: BTreeMap<u32, FrameQueue>,
-    /// Queues that frames which come in may go to, the best first.
-    steered: Vec<u32>,
+    /// Where frames that come in go to.
+    steering: Steering,
+    /// What is sent comes in here, too: what is for one station, and what is for groups.
+    loops_back: [bool; 2],
 }
 
 struct FrameQueue {
@@ -195,9 +199,15 @@ impl Connectx {
         Ok(())
     }
 
-    /// Which queues frames that come in may go to, the best first.
-    pub fn steer_frames(&mut self, queues: Vec<u32>) {
-        self.frames.steered = queues;
+    /// Where frames that come in go to.
+    pub fn steering(&mut self) -> &mut Steering {
+        &mut self.frames.steering
+    }
+
+    /// Whether frames that are sent come in at this port, too: those for one station, and those for
+    /// groups.
+    pub fn set_frame_loopback(&mut self, stations: bool, groups: bool) {
+        self.frames.loops_back = [stations, groups];
     }
 
     pub(super) fn is_frame_queue(&self, number: u32) -> bool {
@@ -286,7 +296,7 @@ impl Connectx {
             return false;
         };
         for bytes in frames {
-            self.put_on_wire(bytes, now, fabric);
+            self.put_on_wire(bytes, context.transport_domain, now, fabric);
         }
         if let Some(queue) = self.frames.sends.get_mut(&number) {
             queue.consumer = index.wrapping_add(slots);
@@ -360,29 +370,50 @@ impl Connectx {
         Some(())
     }
 
-    fn put_on_wire(&mut self, bytes: Vec<u8>, now: u64, fabric: &mut dyn Fabric) {
+    fn put_on_wire(
+        &mut self,
+        bytes: Vec<u8>,
+        sender: Option<u32>,
+        now: u64,
+        fabric: &mut dyn Fabric,
+    ) {
         let Some((to, from)) = frame::addresses(&bytes).filter(|_| self.link_up) else {
             self.counters.packets_dropped += 1;
             return;
         };
         self.counters.packets_sent += 1;
+        let [first, ..] = to;
+        if self.frames.loops_back[usize::from(first & 1)] {
+            self.steer_frame(&bytes, Some(sender.unwrap_or(0)), now);
+        }
         let message = Message::Frame(bytes.into());
         fabric.send_message(now, self.port, Address::Mac(from), Address::Mac(to), message);
     }
 
     /// A frame came in.
     pub(super) fn take_frame(&mut self, bytes: &[u8], now: u64) {
-        let space = self.memory.space();
-        let able = |number: &&u32| {
-            self.frames.receives.get(number).is_some_and(|queue| {
-                queue.state == FrameQueueState::Ready && queue.posted(space, 0) > 0
-            })
-        };
-        let Some(&number) = self.frames.steered.iter().find(able) else {
+        if !self.steer_frame(bytes, None, now) {
             self.counters.packets_dropped += 1;
-            return;
-        };
-        let Some(queue) = self.frames.receives.get_mut(&number) else { return };
+        }
+    }
+
+    /// Brings a frame to the queues that it is for. Answers whether one took it.
+    fn steer_frame(&mut self, bytes: &[u8], sender: Option<u32>, now: u64) -> bool {
+        let queues = self.frames.steering.queues_of(bytes, sender);
+        let mut taken = false;
+        for number in queues {
+            taken |= self.fill_entry(number, bytes, now);
+        }
+        taken
+    }
+
+    /// Puts a frame into a queue's next entry. Answers whether there was one.
+    fn fill_entry(&mut self, number: u32, bytes: &[u8], now: u64) -> bool {
+        let space = self.memory.space();
+        let Some(queue) = self.frames.receives.get_mut(&number) else { return false };
+        if queue.state != FrameQueueState::Ready || queue.posted(space, 0) == 0 {
+            return false;
+        }
         let index = queue.consumer;
         let entry = queue.read(space, 1);
         queue.consumer = index.wrapping_add(1);
@@ -394,7 +425,7 @@ impl Connectx {
                 "frame queue {number:#x}: {} bytes do not go into entry {index:#x}: {why}",
                 bytes.len()
             ));
-            return;
+            return false;
         }
         self.counters.packets_received += 1;
         let mut completion = blank(CompletionOpcode::ReceiveSend, &context, index, now);
@@ -405,6 +436,7 @@ impl Connectx {
         completion.hds_ip_ext = HEADERS_CHECKED;
         completion.sop_drop_qpn = QueueWord::new().with_queue_pair(U24::truncate(number));
         self.complete(context.queue, &completion, false);
+        true
     }
 
     fn scatter(&self, domain: u32, entry: Option<Vec<u8>>, bytes: &[u8]) -> Result<(), String> {

@@ -17,6 +17,7 @@
 //! | `registration` | entries that change memory keys |
 //! | `datagram`, `unreliable` | services without acknowledgements |
 //! | `ethernet` | queues of Ethernet frames |
+//! | `steering`, `headers` | flow tables: which queues a frame goes to, by its headers |
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
 //! | `counters` | what happened |
@@ -31,6 +32,7 @@ pub mod entry;
 mod ethernet;
 mod event;
 pub mod firmware;
+mod headers;
 mod host;
 mod nic;
 mod queue_pair;
@@ -39,6 +41,7 @@ mod refused;
 mod registration;
 mod send;
 mod shared_receive;
+mod steering;
 mod traffic;
 mod unreliable;
 
@@ -57,3 +60,4 @@ pub use queue_pair::{Path, QueuePairAttributes, QueuePairContext, Service, State
 pub use refused::Refused;
 pub use registration::Changeable;
 pub use shared_receive::{ExtendedReceives, SharedReceiveContext};
+pub use steering::{Destination, FlowCounter, FlowEntry, Interface, Steering};

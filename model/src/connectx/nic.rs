@@ -39,6 +39,8 @@ pub struct Connectx {
     pub(super) addresses: Vec<Address>,
     pub(super) link_up: bool,
     pub(super) sources: Sources,
+    /// The queue pairs that are in multicast groups, by the group's identifier.
+    pub(super) groups: BTreeMap<[u8; 16], BTreeSet<u32>>,
     pub(super) capabilities: Capabilities,
     pub(super) memory: Memory,
     pub(super) events: Box<dyn EventSink>,
@@ -81,6 +83,7 @@ impl Connectx {
             addresses: Vec::new(),
             link_up: true,
             sources: Sources::default(),
+            groups: BTreeMap::new(),
             capabilities,
             memory: Memory::new(space, keys),
             events,
@@ -468,6 +471,7 @@ impl Connectx {
         let pair = self.pairs.remove(&number).ok_or(unknown)?;
         fabric.settle(self.port);
         self.schedule.forget(number);
+        self.leave_groups(number);
         let context = pair.core.context;
         *self.domain_users(context.protection_domain)? -= 1;
         for queue in [context.send_queue, context.receive_queue] {

@@ -4,12 +4,13 @@
 //! not what its entry says is sent as it is.
 
 /// Bytes of an Ethernet header.
-const HEADER: usize = 14;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: u16 = 0x8100;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const HEADER: usize = 14;
+/// What follows a header.
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const VLAN: u16 = 0x8100;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 
 /// Where the parts of a frame are.
 struct Parts {

@@ -19,6 +19,8 @@ pub struct Loopback {
     lost: u64,
 }
 
+/// The first local identifier of groups (IBTA vol. 1, 4.1.3).
+const FIRST_GROUP: u16 = 0xc000;
 /// Messages that wait at a port. Nobody holds their senders back, so more are lost.
 const MOST_MESSAGES: usize = 4096;
 
@@ -98,13 +100,24 @@ impl Fabric for Loopback {
         destination: Address,
         message: Message,
     ) {
-        let group = matches!(destination, Address::Mac([first, ..]) if first & 1 != 0);
+        let group = match destination {
+            Address::Mac([first, ..]) => first & 1 != 0,
+            Address::Lid(lid) => lid >= FIRST_GROUP,
+            Address::Gid(_) => false,
+        };
+        // Whoever sends a frame sees to its own copy.
+        let back = !matches!(message, Message::Frame(_));
         let mut owners: Vec<Port> = self
             .addresses
             .iter()
             .filter(|(address, owner)| match (group, address) {
-                (true, Address::Mac(_)) => *owner != port,
-                (true, _) => false,
+                (true, address) => {
+                    let same_kind = matches!(
+                        (address, destination),
+                        (Address::Mac(_), Address::Mac(_)) | (Address::Lid(_), Address::Lid(_))
+                    );
+                    same_kind && (back || *owner != port)
+                }
                 (false, address) => *address == destination,
             })
             .map(|&(_, owner)| owner)

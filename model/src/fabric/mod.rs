@@ -33,7 +33,8 @@ pub struct Port(pub u32);
 /// What a packet is addressed by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
-    /// A local identifier of an InfiniBand subnet.
+    /// A local identifier of an InfiniBand subnet. From 0xc000 on, a group: messages to it go to every
+    /// port that has a local identifier.
     Lid(u16),
     /// A global identifier, 16 bytes as on the wire. An IPv4 address is mapped: `::ffff:a.b.c.d`.
     Gid([u8; 16]),

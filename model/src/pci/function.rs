@@ -2,10 +2,12 @@
 
 use super::Function;
 use super::configuration::{Configuration, Effect, Shown};
+use super::device_memory::DeviceMemory;
 use super::guest_memory::GuestMemory;
 use super::interrupts::MsixVectors;
 use super::registers::{BAR_BYTES, MSIX_PENDING, MSIX_TABLE, Now, Registers, Written};
 use super::write_combining::{Combiner, PATIENCE};
+use crate::connectx::firmware::device_memory::BAR_START;
 use crate::connectx::firmware::{Doorbell, Firmware, Port};
 use crate::connectx::{Capabilities, Death, Network, Store};
 use crate::kernel::LinkLayer;
@@ -37,6 +39,7 @@ pub struct ConnectxFunction {
     configuration: Configuration,
     registers: Registers,
     firmware: Firmware,
+    device_memory: DeviceMemory,
     combiner: Combiner,
     link_up: bool,
 }
@@ -45,8 +48,8 @@ impl Identity {
     /// The `number`th function of a fabric, from 1 on, with a port of this kind.
     pub fn new(link_layer: LinkLayer, number: u16) -> Self {
         let capabilities = Capabilities {
-            // As many as the BAR has.
-            max_uars: (BAR_BYTES / crate::connectx::UAR_PAGE as u64) as u32,
+            // As many as the BAR has before the device's memory.
+            max_uars: (BAR_START / crate::connectx::UAR_PAGE as u64) as u32,
             blue_flame: false,
             ..Capabilities::default()
         };
@@ -56,8 +59,14 @@ impl Identity {
 
 impl ConnectxFunction {
     /// A function that was just switched on, with no memory and nobody listening.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no memory for the device's own.
     pub fn new(network: &Network, identity: Identity) -> Self {
         let memory = Arc::new(GuestMemory::new());
+        let device_memory = DeviceMemory::new().expect("there is memory for the device's own");
+        device_memory.map(&memory);
         let interrupts = Arc::new(MsixVectors::new());
         let firmware = firmware(network, &identity, &memory, &interrupts);
         ConnectxFunction {
@@ -68,6 +77,7 @@ impl ConnectxFunction {
             interrupts,
             registers: Registers::default(),
             firmware,
+            device_memory,
             combiner: Combiner::default(),
             link_up: true,
         }
@@ -173,6 +183,7 @@ impl Function for ConnectxFunction {
                 Some(length) => self.memory.unmap(address, length),
                 None => self.memory.unmap_all(),
             }
+            self.device_memory.map(&self.memory);
         });
     }
 
@@ -187,11 +198,17 @@ impl Function for ConnectxFunction {
     }
 
     fn read_bar(&mut self, _: u8, at: u64, into: &mut [u8]) {
+        if self.device_memory.read(at, into) {
+            return;
+        }
         let now = Now { time: self.network.now(), pending: self.interrupts.pending() };
         self.registers.read(at, into, &now);
     }
 
     fn write_bar(&mut self, _: u8, at: u64, from: &[u8]) {
+        if self.device_memory.write(at, from) {
+            return;
+        }
         match self.registers.write(at, from) {
             Written::Nothing => {}
             Written::Queue(address) => self.firmware.set_command_queue(address),
@@ -257,6 +274,7 @@ fn configuration(identity: &Identity) -> Configuration {
         bars: &[0],
         msix: (0, MSIX_TABLE as u32, MSIX_PENDING as u32),
     })
+    .with_gateway()
 }
 
 fn firmware(

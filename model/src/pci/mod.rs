@@ -9,6 +9,7 @@
 //! | `registers` | a ConnectX's BAR: the initialization segment and the UAR pages |
 //! | `write_combining` | copies to registers, put together from words |
 //! | `interrupts` | MSI-X vectors as event files |
+//! | `device_memory` | a ConnectX's own memory, in its BAR |
 //! | `guest_memory` | the guest's memory, by device address |
 //! | `function` | a ConnectX: all of these around the firmware |
 //! | `netxtreme` | a BCM57608 |
@@ -16,6 +17,7 @@
 //! | `virtual_netxtreme` | a BCM57608 of this process, for a driver of this process |
 
 mod configuration;
+mod device_memory;
 mod function;
 mod guest_memory;
 mod interrupts;

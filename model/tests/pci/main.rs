@@ -2,6 +2,8 @@
 
 mod driver;
 mod extended;
+mod frames;
+mod groups;
 mod keys;
 mod pair;
 

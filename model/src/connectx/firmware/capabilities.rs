@@ -1,7 +1,8 @@
 //! What the device says it can (QUERY_HCA_CAP): the general structure, and one for each protocol.
 
+use super::device_memory as memory;
 use super::field::Field;
-use super::layout::capability::{atomic, ethernet, flow_table, general, roce};
+use super::layout::capability::{atomic, device_memory, ethernet, flow_table, general, roce};
 use super::port::Port;
 use crate::connectx::Capabilities;
 use crate::kernel::LinkLayer;
@@ -17,6 +18,7 @@ pub(super) enum Kind {
     Atomic,
     Roce,
     NicFlowTable,
+    DeviceMemory,
     /// One that this device has nothing of.
     Other(u16),
 }
@@ -29,6 +31,7 @@ impl Kind {
             3 => Kind::Atomic,
             4 => Kind::Roce,
             7 => Kind::NicFlowTable,
+            0xf => Kind::DeviceMemory,
             other => Kind::Other(other),
         }
     }
@@ -107,6 +110,15 @@ pub(super) fn structure(kind: Kind, nic: &Capabilities, port: &Port) -> Vec<u8> 
                 put(&[(OUTER_FIELDS.within(RECEIVE_TABLES + at), OUTER_FIELDS_VALUE)]);
             }
         }
+        Kind::DeviceMemory => put(&[
+            (device_memory::MEMIC, 1),
+            (device_memory::LOG_MIN_MEMIC_ALLOC_SIZE, memory::LOG_LEAST),
+            // Any alignment up to a page's: it is had in pages.
+            (device_memory::LOG_MAX_MEMIC_ADDR_ALIGNMENT, 12 - memory::LOG_LEAST),
+            (device_memory::MEMIC_BAR_START_ADDR, memory::BAR_START),
+            (device_memory::MEMIC_BAR_SIZE, memory::BYTES),
+            (device_memory::MAX_MEMIC_SIZE, memory::MOST),
+        ]),
         Kind::Ethernet | Kind::Roce | Kind::NicFlowTable | Kind::Other(_) => {}
     }
     bytes
@@ -141,6 +153,7 @@ fn general_for_all(nic: &Capabilities) -> Vec<(Field, u64)> {
         // On InfiniBand, the driver's test of write-combining takes one.
         (LOG_MAX_SQ, 16),
         (COMPACT_ADDRESS_VECTOR, 1),
+        (DEVICE_MEMORY, 1),
         // Keys that stand on others.
         (IMAICL, 1),
         (UMR_EXTENDED_TRANSLATION_OFFSET, 1),

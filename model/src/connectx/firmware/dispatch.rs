@@ -13,13 +13,6 @@ const OBJECT: Field = Field::new(0x48, 24);
 /// Where a counter's number is in an answer, and in a command.
 const COUNTER: Field = Field::new(0x58, 8);
 
-/// Where commands about flow tables and groups name them, and counters are named
-/// (`mlx5_ifc_destroy_flow_table_in_bits`, `_destroy_flow_group_in_bits`,
-/// `_alloc_flow_counter_out_bits`).
-const FLOW_OBJECT: Field = Field::new(0xa8, 24);
-const FLOW_GROUP: Field = Field::new(0xc0, 32);
-const FLOW_COUNTER: Field = Field::new(0x40, 32);
-
 impl Firmware {
     /// Does what `input` asks for. `output` is the answer, zeroes at first.
     pub(super) fn execute(&mut self, input: &[u8], output: &mut [u8]) {
@@ -84,6 +77,8 @@ impl Firmware {
             CreateMkey => self.create_key(input, output),
             QueryMkey => self.query_key(input, output),
             DestroyMkey => self.destroy_key(input),
+            AllocMemic => self.allocate_device_memory(input, output),
+            DeallocMemic => self.free_device_memory(input),
             CreateEq => self.events.create(input, output),
             DestroyEq => self.events.destroy(input),
             QueryEq => self.events.query(input, output),
@@ -102,6 +97,9 @@ impl Firmware {
             QpRtsToRts => self.modify_queue_pair(input, Transition::ReadyToSendToReadyToSend),
             QpToError => self.modify_queue_pair(input, Transition::ToError),
             QpToReset => self.modify_queue_pair(input, Transition::ToReset),
+
+            AttachToMcg => self.join_group(input),
+            DetachFromMcg => self.leave_group(input),
 
             CreateRmp => self.create_memory_pool(input, output),
             CreateXrcSrq => self.create_extended_receives(input, output),
@@ -124,25 +122,22 @@ impl Firmware {
             ModifyRqt => self.modify_receive_table(input),
             DestroyRqt => self.destroy_receive_table(input),
             CreateTir => self.create_receive_interface(input, output),
-            ModifyTir => self.expect(Kind::ReceiveInterface, object),
+            ModifyTir => self.modify_receive_interface(input),
             DestroyTir => self.destroy_receive_interface(input),
-            CreateTis => self.take(Kind::SendInterface, output),
+            CreateTis => self.create_send_interface(input, output),
             ModifyTis => self.expect(Kind::SendInterface, object),
-            DestroyTis => self.numbers.give_back(Kind::SendInterface, object),
-            CreateFlowTable => self.take(Kind::FlowTable, output),
-            DestroyFlowTable => self.numbers.give_back(Kind::FlowTable, FLOW_OBJECT.get32(input)),
-            CreateFlowGroup => self.take(Kind::FlowGroup, output),
-            DestroyFlowGroup => self.numbers.give_back(Kind::FlowGroup, FLOW_GROUP.get32(input)),
-            SetFlowTableRoot | ModifyFlowTable | SetFlowTableEntry | DeleteFlowTableEntry => Ok(()),
-            AllocFlowCounter => {
-                let number = self.numbers.take(Kind::FlowCounter)?;
-                FLOW_COUNTER.set(output, number.into());
-                Ok(())
-            }
-            DeallocFlowCounter => {
-                self.numbers.give_back(Kind::FlowCounter, FLOW_COUNTER.get32(input))
-            }
-            QueryFlowCounter => Ok(()),
+            DestroyTis => self.destroy_send_interface(input),
+            CreateFlowTable => self.create_flow_table(input, output),
+            DestroyFlowTable => self.destroy_flow_table(input),
+            ModifyFlowTable => self.modify_flow_table(input),
+            SetFlowTableRoot => self.set_flow_table_root(input),
+            CreateFlowGroup => self.create_flow_group(input, output),
+            DestroyFlowGroup => self.destroy_flow_group(input),
+            SetFlowTableEntry => self.set_flow_table_entry(input),
+            DeleteFlowTableEntry => self.delete_flow_table_entry(input),
+            AllocFlowCounter => self.allocate_flow_counter(output),
+            DeallocFlowCounter => self.free_flow_counter(input),
+            QueryFlowCounter => self.query_flow_counter(input, output),
             SetL2TableEntry | DeleteL2TableEntry => Ok(()),
 
             QueryVportState => self.query_vport_state(output),
@@ -168,7 +163,7 @@ impl Firmware {
     }
 
     /// That there is such an object, of a kind that is only numbers.
-    fn expect(&self, kind: Kind, number: u32) -> Done {
+    pub(super) fn expect(&self, kind: Kind, number: u32) -> Done {
         match self.numbers.contains(kind, number) {
             true => Ok(()),
             false => Err(Refusal::unknown(&format!("{kind:?}"), number)),

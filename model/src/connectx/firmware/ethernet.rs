@@ -1,30 +1,17 @@
-//! Ethernet: send and receive queues, and the objects that frames are steered by.
-//!
-//! Flow tables, groups and entries are taken and not followed. Frames that come in go to the
-//! receive queues that tables of receive queues (RQT) and interfaces (TIR) name.
+//! Ethernet: send and receive queues.
 
 use super::field::Field;
 use super::layout::work_queue::{modify_in, rqc, sqc, wq};
-use super::numbers::Kind;
 use super::page_list;
 use super::status::{Done, Refusal, Status};
 use super::{Firmware, answer};
 use crate::connectx::{FrameQueueContext, FrameQueueState};
-use std::collections::BTreeSet;
 
 /// Where the context is in commands and answers, and a queue's ring in it.
 const CONTEXT: usize = 32;
 const QUEUE: usize = CONTEXT + 0x30;
 /// Where an object is named: 24 bits from byte 9 on.
 const OBJECT: Field = Field::new(0x48, 24);
-
-/// A table of receive queues (`struct mlx5_ifc_rqtc_bits`): how many there are, and where the list
-/// of their numbers begins, a word each.
-const TABLE_SIZE: Field = Field::new(0xd0, 16).within(CONTEXT);
-const TABLE_LIST: usize = CONTEXT + 240;
-const TABLE_ENTRY: Field = Field::new(8, 24);
-/// The receive queue that an interface names itself (`struct mlx5_ifc_tirc_bits`: inline_rqn).
-const INTERFACE_QUEUE: Field = Field::new(0xe8, 24).within(CONTEXT);
 
 /// A queue of frames: which way, and the context that it was made of.
 pub(super) struct FrameQueue {
@@ -74,6 +61,10 @@ impl Firmware {
             log_stride,
             record: wq::DBR_ADDR.get(queue),
             user_index: sqc::USER_INDEX.get32(context),
+            transport_domain: match sends {
+                true => self.send_interfaces.get(&sqc::TIS_NUM_0.get32(context)).copied(),
+                false => None,
+            },
         };
         let number = self.with_nic(|nic, _, _| nic.create_frame_queue(made, sends))?;
         let context = context.to_vec();
@@ -121,66 +112,6 @@ impl Firmware {
         self.frame_queues.remove(&number);
         Ok(())
     }
-
-    pub(super) fn create_receive_table(&mut self, input: &[u8], output: &mut [u8]) -> Done {
-        let queues = listed(input)?;
-        let number = self.numbers.take(Kind::ReceiveTable)?;
-        self.receive_tables.insert(number, queues);
-        self.steer();
-        OBJECT.set(output, number.into());
-        Ok(())
-    }
-
-    pub(super) fn modify_receive_table(&mut self, input: &[u8]) -> Done {
-        let number = OBJECT.get32(input);
-        let queues = listed(input)?;
-        let table = self.receive_tables.get_mut(&number);
-        *table.ok_or_else(|| Refusal::unknown("table of receive queues", number))? = queues;
-        self.steer();
-        Ok(())
-    }
-
-    pub(super) fn destroy_receive_table(&mut self, input: &[u8]) -> Done {
-        let number = OBJECT.get32(input);
-        self.numbers.give_back(Kind::ReceiveTable, number)?;
-        self.receive_tables.remove(&number);
-        self.steer();
-        Ok(())
-    }
-
-    pub(super) fn create_receive_interface(&mut self, input: &[u8], output: &mut [u8]) -> Done {
-        let number = self.numbers.take(Kind::ReceiveInterface)?;
-        let queue = INTERFACE_QUEUE.get32(input);
-        if queue != 0 {
-            self.receive_interfaces.insert(number, queue);
-        }
-        self.steer();
-        OBJECT.set(output, number.into());
-        Ok(())
-    }
-
-    pub(super) fn destroy_receive_interface(&mut self, input: &[u8]) -> Done {
-        let number = OBJECT.get32(input);
-        self.numbers.give_back(Kind::ReceiveInterface, number)?;
-        self.receive_interfaces.remove(&number);
-        self.steer();
-        Ok(())
-    }
-
-    /// Tells the NIC which queues frames may go to.
-    fn steer(&mut self) {
-        let tables = self.receive_tables.values().flatten();
-        let all: BTreeSet<u32> = tables.chain(self.receive_interfaces.values()).copied().collect();
-        let all = all.into_iter().collect();
-        self.network.with_nic(self.nic, |nic, _, _| nic.steer_frames(all));
-    }
-}
-
-/// The queues that a table lists.
-fn listed(input: &[u8]) -> Done<Vec<u32>> {
-    let count = TABLE_SIZE.get(input) as usize;
-    let list = part(input, TABLE_LIST, count * 4)?;
-    Ok(list.chunks_exact(4).map(|entry| TABLE_ENTRY.get32(entry)).collect())
 }
 
 fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {

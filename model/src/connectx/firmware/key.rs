@@ -1,9 +1,9 @@
 //! Memory keys.
 
 use super::layout::key::{create_mkey_in, create_mkey_out, destroy_mkey_in, mkc};
-use super::page_list;
 use super::status::{Done, Refusal, Status};
 use super::{Firmware, answer};
+use super::{device_memory, page_list};
 use crate::connectx::registration::{self, MOST_UNITS, UNIT};
 use crate::connectx::{Changeable, Refused};
 use crate::memory::{Access, Pages, Registration};
@@ -18,6 +18,7 @@ mod mode {
     pub(super) const ONE_PIECE: u64 = 0;
     pub(super) const PAGES: u64 = 1;
     pub(super) const PARTS: u64 = 2;
+    pub(super) const DEVICE: u64 = 5;
 }
 
 /// A key, and what it was made of.
@@ -84,6 +85,12 @@ fn registered(context: &[u8], input: &[u8]) -> Done<Registration> {
         mode::ONE_PIECE => (Pages::identity(start), length),
         mode::PAGES => (listed_pages(context, input, start, length)?, length),
         mode::PARTS => (listed_parts(input)?, length),
+        mode::DEVICE => {
+            let address = device_memory::device_address(start, length);
+            let device_start =
+                address.ok_or_else(|| Refusal::parameter("address of device memory", start))?;
+            (Pages::Flat { device_start }, length)
+        }
         other => return Err(Refusal::parameter("access mode of a key", other)),
     };
     Ok(Registration {
@@ -94,7 +101,8 @@ fn registered(context: &[u8], input: &[u8]) -> Done<Registration> {
             remote_read: mkc::RR.is_set(context),
             remote_atomic: mkc::A.is_set(context),
         },
-        start,
+        // Device memory is named from its own start on.
+        start: if mode == mode::DEVICE { 0 } else { start },
         length,
         pages,
         relaxed: mkc::RELAXED_ORDERING_WRITE.is_set(context),

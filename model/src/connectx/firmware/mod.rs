@@ -16,6 +16,8 @@
 //! | `event_queue` | event queues and interrupts |
 //! | `page_list` | where rings and registrations lie |
 //! | `key`, `completion_queue`, `queue_pair`, `shared_receive`, `ethernet` | a kind of object each |
+//! | `flow` | flow tables, and the interfaces and tables of queues that they lead to |
+//! | `device_memory` | the device's own memory |
 //! | `device`, `port`, `register` | the device, its port, and the registers of ports |
 //! | `numbers` | objects that are only numbers here |
 //! | `planned` | failures that a test asks for |
@@ -24,11 +26,13 @@ mod capabilities;
 mod command_queue;
 mod completion_queue;
 mod device;
+pub(crate) mod device_memory;
 mod dispatch;
 mod ethernet;
 mod event_queue;
 #[macro_use]
 mod field;
+mod flow;
 mod key;
 mod layout;
 mod numbers;
@@ -44,7 +48,11 @@ mod status;
 pub(crate) use command_queue::{LOG_ENTRIES, LOG_ENTRY};
 pub(crate) use event_queue::Doorbell;
 pub use event_queue::Interrupts;
+pub(super) use field::Field;
+pub(super) use layout::flow::{hash_fields, headers};
 pub(super) use layout::key::mkc;
+/// Bytes of what groups and entries of flow tables match (`struct mlx5_ifc_fte_match_param_bits`).
+pub(super) const MATCHED: usize = 512;
 pub use port::Port;
 pub use status::{Refusal, Status};
 
@@ -75,9 +83,10 @@ pub struct Firmware {
     queue_pairs: BTreeMap<u32, queue_pair::Context>,
     shared_receives: BTreeMap<u32, Vec<u8>>,
     frame_queues: BTreeMap<u32, ethernet::FrameQueue>,
-    /// Tables of receive queues, and the queues that interfaces name themselves.
-    receive_tables: BTreeMap<u32, Vec<u32>>,
-    receive_interfaces: BTreeMap<u32, u32>,
+    /// The transport domains of interfaces that send.
+    send_interfaces: BTreeMap<u32, u32>,
+    /// Device memory that is in use: where it begins in the BAR, and its bytes.
+    device_memory: BTreeMap<u64, u64>,
     /// Which interface the driver speaks (SET_ISSI).
     interface: u16,
     /// The byte order that the driver chose for atomics.
@@ -115,8 +124,8 @@ impl Firmware {
             queue_pairs: BTreeMap::new(),
             shared_receives: BTreeMap::new(),
             frame_queues: BTreeMap::new(),
-            receive_tables: BTreeMap::new(),
-            receive_interfaces: BTreeMap::new(),
+            send_interfaces: BTreeMap::new(),
+            device_memory: BTreeMap::new(),
             interface: 0,
             big_endian_atomics: false,
             planned: planned::Planned::default(),
@@ -199,8 +208,8 @@ impl Firmware {
         self.queue_pairs.clear();
         self.shared_receives.clear();
         self.frame_queues.clear();
-        self.receive_tables.clear();
-        self.receive_interfaces.clear();
+        self.send_interfaces.clear();
+        self.device_memory.clear();
         self.numbers = Numbers::default();
         self.bind_addresses();
     }

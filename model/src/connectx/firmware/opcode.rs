@@ -51,6 +51,8 @@ opcodes! {
     CreateMkey = 0x200, "CREATE_MKEY";
     QueryMkey = 0x201, "QUERY_MKEY";
     DestroyMkey = 0x202, "DESTROY_MKEY";
+    AllocMemic = 0x205, "ALLOC_MEMIC";
+    DeallocMemic = 0x206, "DEALLOC_MEMIC";
     QuerySpecialContexts = 0x203, "QUERY_SPECIAL_CONTEXTS";
     CreateEq = 0x301, "CREATE_EQ";
     DestroyEq = 0x302, "DESTROY_EQ";

@@ -62,6 +62,8 @@ pub struct Port {
     roce_enabled: bool,
     /// What an InfiniBand port says it can.
     capability_mask: u32,
+    /// Frames that are sent do not come in again: those for one station, and those for groups.
+    no_loopback: [bool; 2],
     addresses: Vec<Option<RoceAddress>>,
 }
 
@@ -77,6 +79,7 @@ impl Port {
             mtu: ETHERNET_MTU,
             roce_enabled: false,
             capability_mask: CAPABILITY_MASK,
+            no_loopback: [false; 2],
             addresses: vec![None; ROCE_ADDRESSES],
         }
     }
@@ -99,6 +102,7 @@ impl Port {
 impl Firmware {
     /// Gives the NIC the addresses that the port has without being told.
     pub(super) fn bind_addresses(&mut self) {
+        self.tell_loopback();
         let addresses = match self.port.link_layer {
             LinkLayer::InfiniBand => {
                 vec![Address::Lid(self.port.lid), Address::Gid(self.port.identifier())]
@@ -115,6 +119,11 @@ impl Firmware {
                 nic.set_source(0, Some(SourceIdentifier { gid, ip: false }));
             }
         });
+    }
+
+    fn tell_loopback(&self) {
+        let [stations, groups] = self.port.no_loopback.map(|off| !off);
+        self.network.with_nic(self.nic, |nic, _, _| nic.set_frame_loopback(stations, groups));
     }
 
     fn is_link_up(&self) -> bool {
@@ -193,6 +202,8 @@ impl Firmware {
             put(guid, self.port.guid);
         }
         put(ROCE_EN, self.port.roce_enabled.into());
+        put(DISABLE_UC_LOCAL_LB, self.port.no_loopback[0].into());
+        put(DISABLE_MC_LOCAL_LB, self.port.no_loopback[1].into());
         put(PERMANENT_ADDRESS, self.port.mac_number());
         Ok(())
     }
@@ -203,6 +214,13 @@ impl Firmware {
         if selected(nic_vport_fields::ROCE_EN) {
             self.port.roce_enabled = value(nic_vport_context::ROCE_EN) != 0;
         }
+        if selected(nic_vport_fields::DISABLE_UC_LOCAL_LB) {
+            self.port.no_loopback[0] = value(nic_vport_context::DISABLE_UC_LOCAL_LB) != 0;
+        }
+        if selected(nic_vport_fields::DISABLE_MC_LOCAL_LB) {
+            self.port.no_loopback[1] = value(nic_vport_context::DISABLE_MC_LOCAL_LB) != 0;
+        }
+        self.tell_loopback();
         if selected(nic_vport_fields::MTU) {
             self.port.mtu = value(nic_vport_context::MTU) as u16;
         }

@@ -159,6 +159,31 @@ impl Firmware {
     }
 }
 
+impl Firmware {
+    /// ATTACH_TO_MCG.
+    pub(super) fn join_group(&mut self, input: &[u8]) -> Done {
+        let (group, number) = member(input)?;
+        self.with_nic(|nic, _, _| nic.join_group(group, number))
+    }
+
+    /// DETACH_FROM_MCG.
+    pub(super) fn leave_group(&mut self, input: &[u8]) -> Done {
+        let (group, number) = member(input)?;
+        self.with_nic(|nic, _, _| nic.leave_group(group, number))
+    }
+}
+
+/// A multicast group, and a queue pair.
+fn member(input: &[u8]) -> Done<([u8; 16], u32)> {
+    /// Where the group's identifier is (`struct mlx5_ifc_attach_to_mcg_in_bits`).
+    const GROUP: usize = 16;
+    let group = input.get(GROUP..GROUP + 16).and_then(|bytes| bytes.try_into().ok());
+    let group = group.ok_or_else(|| {
+        Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len()))
+    })?;
+    Ok((group, modify_qp_in::QPN.get32(input)))
+}
+
 fn context(input: &[u8]) -> Done<&[u8]> {
     input
         .get(CONTEXT..CONTEXT + qpc::BYTES)

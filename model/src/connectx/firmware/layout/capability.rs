@@ -31,6 +31,7 @@ structure! {
         IB_VIRT: 0x1a2, 1;
         NIC_FLOW_TABLE: 0x1a6, 1;
         LOCAL_CA_ACK_DELAY: 0x1ab, 5;
+        DEVICE_MEMORY: 0x1a8, 1;
         PORT_TYPE: 0x1b6, 2;
         NUM_PORTS: 0x1b8, 8;
         LOG_MAX_MSG: 0x1c3, 5;
@@ -128,6 +129,16 @@ structure! {
         R_ROCE_MAX_SRC_UDP_PORT: 0xc0, 16;
         R_ROCE_MIN_SRC_UDP_PORT: 0xd0, 16;
         ROCE_ADDRESS_TABLE_SIZE: 0xf0, 16;
+    }
+
+    /// Its own memory (`struct mlx5_ifc_device_mem_cap_bits`).
+    device_memory [256] {
+        MEMIC: 0x0, 1;
+        LOG_MIN_MEMIC_ALLOC_SIZE: 0x2b, 5;
+        LOG_MAX_MEMIC_ADDR_ALIGNMENT: 0x38, 8;
+        MEMIC_BAR_START_ADDR: 0x40, 64;
+        MEMIC_BAR_SIZE: 0x80, 32;
+        MAX_MEMIC_SIZE: 0xa0, 32;
     }
 
     /// Its flow tables (`struct mlx5_ifc_flow_table_prop_layout_bits`).

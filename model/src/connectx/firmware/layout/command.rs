@@ -46,6 +46,25 @@ structure! {
         REPEATED_MKEY: 0xc0, 32;
     }
 
+    /// Takes device memory (`struct mlx5_ifc_alloc_memic_in_bits`).
+    alloc_memic_in [32] {
+        LOG_MEMIC_ADDR_ALIGNMENT: 0x78, 8;
+        RANGE_START_ADDR: 0x80, 64;
+        RANGE_SIZE: 0xc0, 32;
+        MEMIC_SIZE: 0xe0, 32;
+    }
+
+    /// Takes device memory (`struct mlx5_ifc_alloc_memic_out_bits`).
+    alloc_memic_out [16] {
+        MEMIC_START_ADDR: 0x40, 64;
+    }
+
+    /// Gives device memory back (`struct mlx5_ifc_dealloc_memic_in_bits`).
+    dealloc_memic_in [32] {
+        MEMIC_START_ADDR: 0x80, 64;
+        MEMIC_SIZE: 0xc0, 32;
+    }
+
     /// Reads or writes a register (`struct mlx5_ifc_access_register_in_bits`).
     access_register_in [16] {
         REGISTER_ID: 0x50, 16;

@@ -5,6 +5,7 @@ pub(crate) mod capability;
 pub(crate) mod command;
 pub(crate) mod completion_queue;
 pub(crate) mod event_queue;
+pub(crate) mod flow;
 pub(crate) mod key;
 pub(crate) mod port;
 pub(crate) mod queue_pair;

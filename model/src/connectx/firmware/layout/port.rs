@@ -79,6 +79,8 @@ structure! {
     /// An Ethernet port (`struct mlx5_ifc_nic_vport_context_bits`).
     nic_vport_context [256] {
         MIN_WQE_INLINE_MODE: 0x5, 3;
+        DISABLE_MC_LOCAL_LB: 0x1d, 1;
+        DISABLE_UC_LOCAL_LB: 0x1e, 1;
         ROCE_EN: 0x1f, 1;
         MTU: 0x130, 16;
         SYSTEM_IMAGE_GUID: 0x140, 64;
@@ -99,6 +101,8 @@ structure! {
 
     /// Which fields a change is about (`struct mlx5_ifc_modify_nic_vport_field_select_bits`).
     nic_vport_fields [4] {
+        DISABLE_UC_LOCAL_LB: 0x14, 1;
+        DISABLE_MC_LOCAL_LB: 0x15, 1;
         NODE_GUID: 0x16, 1;
         PORT_GUID: 0x17, 1;
         MIN_INLINE: 0x18, 1;
