@@ -33,7 +33,8 @@ pub struct FlowCounter {
 struct FlowTable {
     /// Where frames go that nothing matches; they are dropped if it is nowhere.
     miss: Option<u32>,
-    groups: BTreeMap<u32, Box<[u8]>>,
+    /// The bytes that the entries of each group look at, and which bits of them.
+    groups: BTreeMap<u32, Box<[(usize, u8)]>>,
     entries: BTreeMap<u32, FlowEntry>,
 }
 
@@ -123,13 +124,13 @@ impl FlowTable {
     /// The first entry that matches.
     fn find(&self, set: &[u8]) -> Option<&FlowEntry> {
         self.entries.values().find(|entry| {
-            self.groups.get(&entry.group).is_some_and(|mask| {
-                // The frame has nothing but outer headers: whatever else is asked for is zero.
-                let has = set.iter().copied().chain(std::iter::repeat(0));
-                mask.iter()
-                    .zip(&entry.value)
-                    .zip(has)
-                    .all(|((mask, value), has)| has & mask == value & mask)
+            let looks = self.groups.get(&entry.group);
+            looks.is_some_and(|looks| {
+                looks.iter().all(|&(at, mask)| {
+                    // The frame has nothing but outer headers: whatever else is asked for is zero.
+                    let byte = |bytes: &[u8]| bytes.get(at).copied().unwrap_or(0);
+                    (byte(set) ^ byte(&entry.value)) & mask == 0
+                })
             })
         })
     }
@@ -216,13 +217,9 @@ impl Steering {
     }
 
     /// Makes a group of a table, whose entries look at the bits of `mask`.
-    pub fn create_group(
-        &mut self,
-        table: u32,
-        number: u32,
-        mask: Box<[u8]>,
-    ) -> Result<(), Refused> {
-        self.table(table)?.groups.insert(number, mask);
+    pub fn create_group(&mut self, table: u32, number: u32, mask: &[u8]) -> Result<(), Refused> {
+        let looks = mask.iter().copied().enumerate().filter(|(_, mask)| *mask != 0).collect();
+        self.table(table)?.groups.insert(number, looks);
         Ok(())
     }
 
@@ -335,11 +332,11 @@ mod tests {
         assert_eq!(interface.hash(&set), 0x323e_8fc2);
     }
 
-    fn masked(field: Field, value: u64) -> (Box<[u8]>, Box<[u8]>) {
+    fn masked(field: Field, value: u64) -> (Vec<u8>, Box<[u8]>) {
         let (mut mask, mut bytes) = (vec![0; MATCH_BYTES], vec![0; MATCH_BYTES]);
         field.set(&mut mask, u64::MAX);
         field.set(&mut bytes, value);
-        (mask.into(), bytes.into())
+        (mask, bytes.into())
     }
 
     fn entry(group: u32, value: Box<[u8]>, destinations: &[Destination]) -> FlowEntry {
@@ -362,10 +359,10 @@ mod tests {
         steering.create_table(2, None);
         steering.set_root(Some(1)).unwrap();
         let (mask, value) = masked(field::TCP_DPORT, 80);
-        steering.create_group(1, 1, mask).unwrap();
+        steering.create_group(1, 1, &mask).unwrap();
         steering.set_entry(1, 3, entry(1, value, &[Destination::Interface(1)])).unwrap();
         let (mask, value) = masked(field::ETHERTYPE, 0x800);
-        steering.create_group(2, 1, mask).unwrap();
+        steering.create_group(2, 1, &mask).unwrap();
         let both = [Destination::Interface(1), Destination::Interface(2)];
         steering.set_entry(2, 0, entry(1, value, &both)).unwrap();
         assert_eq!(steering.queues_of(&frame, None), [0x50]);
@@ -389,8 +386,8 @@ mod tests {
         steering.set_interface(1, interface.clone());
         steering.create_table(1, None);
         steering.set_root(Some(1)).unwrap();
-        let (mask, value) = (vec![0; MATCH_BYTES].into(), vec![0; MATCH_BYTES].into());
-        steering.create_group(1, 1, mask).unwrap();
+        let (mask, value) = (vec![0; MATCH_BYTES], vec![0; MATCH_BYTES].into());
+        steering.create_group(1, 1, &mask).unwrap();
         steering.set_entry(1, 0, entry(1, value, &[Destination::Interface(1)])).unwrap();
         let frame = tcp([0; 4], [0; 4], [0; 2]);
         assert_eq!(steering.queues_of(&frame, Some(4)), [5]);

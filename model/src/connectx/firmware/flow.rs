@@ -111,7 +111,7 @@ impl Firmware {
             }
         }
         let number = self.numbers.take(Kind::FlowGroup)?;
-        let made = self.steering(|steering| steering.create_group(table, number, mask.into()));
+        let made = self.steering(|steering| steering.create_group(table, number, &mask));
         if made.is_err() {
             self.numbers.give_back(Kind::FlowGroup, number)?;
         }
