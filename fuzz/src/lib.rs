@@ -12,6 +12,7 @@
 //! | [`endpoint`] | a peer's endpoint and slices | an error that names the field, or a value that round-trips |
 //! | [`work_entries`] | ring memory and register stores of a virtual NIC | it comes to rest, and touches no memory but what its keys and rights allow |
 //! | [`verbs_ioctl`] | verbs commands to the virtual NIC's kernel | an error that changes nothing, or an object; nothing is left when the file closes |
+//! | [`firmware`] | firmware commands and register stores of a PCI function | every command is answered; nothing is left when the driver lets go |
 //! | [`packet_bytes`] | bytes as a packet | an error, or a packet that round-trips |
 //! | [`packets`] | packets to a connected queue pair | as for `work_entries` |
 //! | [`operations`] | calls of an engine on two virtual NICs | every request completes once, in order, having moved exactly its bytes |
@@ -19,6 +20,7 @@
 pub mod completion;
 pub mod endpoint;
 pub mod event_records;
+pub mod firmware;
 pub mod input;
 pub mod kernel_answers;
 pub mod operations;
@@ -40,13 +42,14 @@ mod seeds;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("completion", completion::run),
     ("kernel_answers", kernel_answers::run),
     ("event_records", event_records::run),
     ("endpoint", endpoint::run),
     ("work_entries", work_entries::run),
     ("verbs_ioctl", verbs_ioctl::run),
+    ("firmware", firmware::run),
     ("packet_bytes", packet_bytes::run),
     ("packets", packets::run),
     ("operations", operations::run),

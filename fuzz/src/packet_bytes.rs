@@ -13,14 +13,18 @@ pub fn run(bytes: &[u8]) {
         Err(malformed) => return assert!(!malformed.to_string().is_empty()),
     };
     assert!(bytes.len() >= HEADER && bytes.len() <= MAX_PACKET);
-    assert_eq!(packet.opcode as u8, bytes[0]);
+    // The top bits say the service: 0, or an extended connection's.
+    assert_eq!(packet.opcode as u8, bytes[0] & 0x1f);
+    assert_eq!(bytes[0] & 0xe0, if packet.extended.is_some() { 0xa0 } else { 0 });
     assert_eq!(packet.headers.layout(), packet.opcode.layout());
     assert!(packet.to_string().contains("psn"));
     let encoded = encode(&packet);
     assert_eq!(encoded.len(), bytes.len());
     assert_eq!(encoded.len(), packet.encoded_len());
     let pad = usize::from(bytes[1] >> 4 & 3);
-    assert_eq!(looked_at(&encoded, pad), looked_at(bytes, pad));
+    // A header that names a shared receive queue begins with 8 bits of nothing.
+    let names = packet.extended.is_some() && !packet.opcode.is_response();
+    assert_eq!(looked_at(&encoded, pad, names), looked_at(bytes, pad, names));
     let again = Packet::decode(&encoded).expect("an encoded packet is a packet");
     assert_eq!(encode(&again), encoded);
 }
@@ -33,10 +37,13 @@ fn encode(packet: &Packet) -> Vec<u8> {
 }
 
 /// A packet's bytes without the migration bit, the reserved ones, congestion marks and padding.
-fn looked_at(bytes: &[u8], pad: usize) -> Vec<u8> {
+fn looked_at(bytes: &[u8], pad: usize, names_queue: bool) -> Vec<u8> {
     let mut bytes = bytes[..bytes.len() - pad].to_vec();
     bytes[1] &= 0xbf;
     bytes[4] = 0;
     bytes[8] &= 0x80;
+    if names_queue {
+        bytes[HEADER] = 0;
+    }
     bytes
 }

@@ -95,6 +95,11 @@ fn any_verbs_command_is_refused_and_changes_nothing_or_makes_what_can_be_destroy
 }
 
 #[test]
+fn any_firmware_command_is_answered_and_a_driver_that_lets_go_leaves_nothing() {
+    replay_and_try("firmware", 500);
+}
+
+#[test]
 fn any_bytes_are_a_packet_that_round_trips_or_an_error() {
     replay_and_try("packet_bytes", 100_000);
 }
