@@ -4,6 +4,7 @@ use crate::driver::{Driver, command, get, put};
 use crate::pair::Pair;
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;
+use doorbell_model::pci::Function;
 
 const DATAGRAMS: u64 = 2;
 const QUEUE_KEY: u32 = 0x1122;
@@ -118,9 +119,9 @@ fn device_memory_is_in_the_bar_and_under_keys() {
     a.send(&mut driver, 0x08, &[remote, a.data(0, 6)]);
     assert_eq!(a.completion(&driver)[63] >> 4, 0);
     let mut bytes = [0; 6];
-    driver.function.read_bar(start + 8, &mut bytes);
+    driver.function.read_bar(0, start + 8, &mut bytes);
     assert_eq!(&bytes, b"device");
-    driver.function.write_bar(start + 8, b"memory!!");
+    driver.function.write_bar(0, start + 8, b"memory!!");
     a.send(&mut driver, 0x10, &[remote, a.data(100, 8)]);
     assert_eq!(a.completion(&driver)[63] >> 4, 0);
     assert_eq!(driver.read(a.place(100), 8), b"memory!!");
