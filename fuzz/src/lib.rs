@@ -14,6 +14,7 @@
 //! | [`verbs_ioctl`] | verbs commands to the virtual NIC's kernel | an error that changes nothing, or an object; nothing is left when the file closes |
 //! | [`firmware`] | firmware commands and register stores of a PCI function | every command is answered; nothing is left when the driver lets go |
 //! | [`packet_bytes`] | bytes as a packet | an error, or a packet that round-trips |
+//! | [`frames`] | bytes as an IP packet | an error, or a packet of RoCE v2 that round-trips |
 //! | [`packets`] | packets to a connected queue pair | as for `work_entries` |
 //! | [`operations`] | calls of an engine on two virtual NICs | every request completes once, in order, having moved exactly its bytes |
 
@@ -21,6 +22,7 @@ pub mod completion;
 pub mod endpoint;
 pub mod event_records;
 pub mod firmware;
+pub mod frames;
 pub mod input;
 pub mod kernel_answers;
 pub mod operations;
@@ -42,7 +44,7 @@ mod seeds;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its program and of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("completion", completion::run),
     ("kernel_answers", kernel_answers::run),
     ("event_records", event_records::run),
@@ -51,6 +53,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("verbs_ioctl", verbs_ioctl::run),
     ("firmware", firmware::run),
     ("packet_bytes", packet_bytes::run),
+    ("frames", frames::run),
     ("packets", packets::run),
     ("operations", operations::run),
 ];
