@@ -87,15 +87,25 @@ print_tests() {
 }
 
 # compare_tests FILE SUITE: adds a failure to the results for each test that the committed table says passed,
-# and that was skipped: a capability that a NIC no longer has makes no test fail.
+# and that was skipped (a capability that a NIC no longer has makes no test fail) or was not run at all.
 compare_tests() {
   local table=$LAB/$2.txt
   [[ -e $table ]] || return 0
-  awk -v suite="$2" '
+  awk -v suite="$2" -v some="${LAB_TESTS:-}" '
     FNR == NR && $1 == "#" { for (i = 3; i < NF; i++) column[i - 1] = $i; next }
     FNR == NR { for (i = 2; i in column; i++) if ($i == "pass") passed[$1, column[i]] = 1; next }
-    $3 == suite && $4 == "SKIP" && ($5, $1 "/" $2) in passed {
+    $3 != suite { next }
+    { guest = $1 "/" $2; guests[guest] = 1; seen[$5, guest] = 1 }
+    $4 == "SKIP" && ($5, guest) in passed {
       print $1, $2, $3, "FAIL", $5, "passed by the committed table, but skipped:", substr($0, index($0, $5) + length($5) + 1)
+    }
+    END {
+      for (key in passed) {
+        split(key, part, SUBSEP)
+        if (!(part[2] in guests) || key in seen || some) continue
+        split(part[2], guest_part, "/")
+        print guest_part[1], guest_part[2], suite, "FAIL", part[1], "passed by the committed table, but not run"
+      }
     }' "$table" "$1" >"$1.lost"
   cat "$1.lost" >>"$1"
   rm "$1.lost"

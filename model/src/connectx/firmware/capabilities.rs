@@ -150,6 +150,8 @@ fn general_for_all(nic: &Capabilities) -> Vec<(Field, u64)> {
         (NUM_PORTS, 1),
         (LOG_MAX_MSG, nic.log_max_message.into()),
         (CQE_VERSION, 1),
+        // Paging on demand, of no transport: the driver registers dma-bufs by its means.
+        (PG, 1),
         // On InfiniBand, the driver's test of write-combining takes one.
         (LOG_MAX_SQ, 16),
         (COMPACT_ADDRESS_VECTOR, 1),

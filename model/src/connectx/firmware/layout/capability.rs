@@ -46,6 +46,7 @@ structure! {
         CQ_RESIZE: 0x221, 1;
         CQ_MODERATION: 0x222, 1;
         BLOCK_LB_MC: 0x228, 1;
+        PG: 0x227, 1;
         IMAICL: 0x231, 1;
         QKV: 0x236, 1;
         PKV: 0x237, 1;
