@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench hot_path` prints a line for each operation: its instructions, those of a
 //! hand-written floor that does nothing but the necessary loads and stores, and its budget. It exits
-//! with 1 if an operation is over its budget.
+//! with 1 if an operation is over its budget, or if the machine code of the hot path is not what is
+//! checked in (see `assembly`).
 //!
 //! Each operation is inlined 64 times, one after the other, into a function that runs under
 //! valgrind's callgrind with collection toggled at that function. The count holds all of the
@@ -11,6 +12,7 @@
 
 #[macro_use]
 mod operations;
+mod assembly;
 mod floor;
 
 use std::process::{Command, ExitCode};
@@ -67,7 +69,7 @@ const OPERATIONS: &[Operation] = &[
         name: "poll, nothing there",
         function: "count_poll_empty",
         floor: "count_floor_poll_empty",
-        budget: 15,
+        budget: 12,
         run: operations::poll_empty,
     },
     Operation {
@@ -93,6 +95,22 @@ fn main() -> ExitCode {
         };
     }
 
+    let bless = arguments.iter().any(|argument| argument == "--bless");
+    let same = match assembly::compare(bless) {
+        Ok(assembly::Verdict::Same) => true,
+        Ok(assembly::Verdict::NotCompared(why)) => {
+            println!("machine code not compared: {why}");
+            true
+        }
+        Ok(assembly::Verdict::Differs(differences)) => {
+            println!("{differences}machine code differs; `-- --bless` takes it as it is");
+            false
+        }
+        Err(why) => {
+            eprintln!("machine code: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
     println!("{:<50} {:>12} {:>6} {:>6}", "operation", "instructions", "floor", "budget");
     let mut over = false;
     for operation in OPERATIONS {
@@ -115,7 +133,7 @@ fn main() -> ExitCode {
             operation.name, operation.budget
         );
     }
-    if over { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if over || !same { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The instructions of one operation in `function` while operation `run` runs.

@@ -12,7 +12,7 @@ use doorbell::mlx5::ring::receive::{ReceiveParts, ReceiveRing};
 use doorbell::mlx5::ring::segment::{CompletionSlot, Segment};
 use doorbell::mlx5::ring::send::{SendParts, SendRing};
 use doorbell::mlx5::ring::table::Table;
-use doorbell::mlx5::ring::{EventCount, InFlight, Outstanding};
+use doorbell::mlx5::ring::{Committed, EventCount, InFlight, Outstanding};
 use doorbell::wr::{self, Inline, LocalSlice, PostError, Receive, RemoteSlice, WorkRequest, Write};
 use doorbell_hal::linux::{Anonymous, MappedPage, MappedRegister};
 use doorbell_hal::memory::DmaMemory;
@@ -41,6 +41,8 @@ struct Rig<C> {
     send: SendRing<MappedRegister, C>,
     receive: ReceiveRing,
     completion: CompletionRing<MappedRegister>,
+    /// With which [`CompletionQueue::poll`](doorbell::mlx5::CompletionQueue::poll) polls.
+    committed: Committed<()>,
     completions: NonNull<CompletionSlot>,
     produced: u32,
 }
@@ -101,6 +103,7 @@ impl<C: Caching> Rig<C> {
                 send: SendRing::new(send),
                 receive: ReceiveRing::new(receive),
                 completion: CompletionRing::new(completion),
+                committed: Committed::new(LEN - 1),
                 completions,
                 produced: 0,
             }
@@ -248,8 +251,11 @@ pub fn post_inline(rounds: u32) {
 /// Polls `BATCH` completions, and uses their ids.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn count_poll(completion: &mut CompletionRing<MappedRegister>) -> Option<()> {
-    unrolled!(I => match completion.poll()? {
+fn count_poll(
+    committed: &Committed<()>,
+    completion: &mut CompletionRing<MappedRegister>,
+) -> Option<()> {
+    unrolled!(I => match committed.poll(completion)? {
         Completion::Sent(sent) => used(sent.id),
         _ => return None,
     });
@@ -263,7 +269,7 @@ fn poll_of(rounds: u32, queue_pairs: u32) {
             let counter = round * BATCH as u32 + entry;
             rig.complete(CompletionOpcode::Request, counter * 37 % queue_pairs, counter);
         }
-        assert!(count_poll(&mut rig.completion).is_some());
+        assert!(count_poll(&rig.committed, &mut rig.completion).is_some());
     }
     floor::poll(rounds, true);
 }
@@ -279,8 +285,11 @@ pub fn poll_many(rounds: u32) {
 /// Polls `BATCH` times; whether nothing was there.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn count_poll_empty(completion: &mut CompletionRing<MappedRegister>) -> bool {
-    unrolled!(I => if completion.poll().is_some() {
+fn count_poll_empty(
+    committed: &Committed<()>,
+    completion: &mut CompletionRing<MappedRegister>,
+) -> bool {
+    unrolled!(I => if committed.poll(completion).is_some() {
         return false;
     });
     true
@@ -289,7 +298,7 @@ fn count_poll_empty(completion: &mut CompletionRing<MappedRegister>) -> bool {
 pub fn poll_empty(rounds: u32) {
     let mut rig = Rig::<Uncached>::new(1);
     for _ in 0..rounds {
-        assert!(count_poll_empty(&mut rig.completion));
+        assert!(count_poll_empty(&rig.committed, &mut rig.completion));
     }
     floor::poll(rounds, false);
 }

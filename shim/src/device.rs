@@ -119,8 +119,12 @@ fn make() -> Option<Device> {
 
 fn try_make() -> io::Result<Device> {
     let settings = Settings::from_environment().map_err(io::Error::other)?;
-    let Settings { fabric, link, trace } = settings;
+    let Settings { fabric, link, stepped, trace } = settings;
     let network = Network::builder().on_thread(wake_promptly);
+    let network = match stepped {
+        Some(seed) => network.stepped(seed),
+        None => network,
+    };
     let nic = VirtualConnectx::builder()
         .name(sysfs::DEVICE)
         .link_layer(link)
@@ -212,6 +216,11 @@ fn wake_promptly() {
 }
 
 impl Device {
+    /// Has a NIC that is stepped do everything that it has to do, in at most `most` steps.
+    pub fn run_until_idle(&self, most: u64) -> bool {
+        self.control.network().run_until_idle(most)
+    }
+
     /// The directory that stands for `/sys`.
     pub fn sysfs(&self) -> &PathBuf {
         &self.sysfs

@@ -15,6 +15,10 @@
 //! Every process has a NIC of its own, and the NICs of the processes of one user share a fabric
 //! ([`LocalFabric`](doorbell_model::fabric::LocalFabric)).
 //!
+//! With `DOORBELL_STEPPED` set to a number, the NIC has no thread: it does nothing until the program
+//! calls `int doorbell_shim_run_until_idle(uint64_t most_steps)`, which it finds with `dlsym`. What then
+//! happens, and in which order, is the same in every run.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `settings` | the environment variables that choose what the device is |

@@ -14,6 +14,9 @@ pub struct Settings {
     pub fabric: FabricChoice,
     /// The port's link (`DOORBELL_LINK`): `ethernet`, or `infiniband`. Ethernet unless it is set.
     pub link: LinkLayer,
+    /// The NIC does nothing until the program calls `doorbell_shim_run_until_idle`, and this number
+    /// chooses what it does first (`DOORBELL_STEPPED`).
+    pub stepped: Option<u64>,
     /// Whether to say on standard error what the kernel was asked and answered (`DOORBELL_TRACE`).
     pub trace: bool,
 }
@@ -63,7 +66,8 @@ impl Settings {
             Ok("infiniband") => LinkLayer::InfiniBand,
             _ => LinkLayer::Ethernet,
         };
-        Ok(Settings { fabric, link, trace: env::var_os("DOORBELL_TRACE").is_some() })
+        let stepped = env::var("DOORBELL_STEPPED").ok().and_then(|seed| seed.parse().ok());
+        Ok(Settings { fabric, link, stepped, trace: env::var_os("DOORBELL_TRACE").is_some() })
     }
 }
 

@@ -190,9 +190,12 @@ impl Connectx {
 
     /// Forgets a UAR page that was given back and that nothing uses.
     fn sweep_uar(&mut self, page: u32) {
+        if self.uars.get(&page) != Some(&true) {
+            return;
+        }
         let used = self.pairs.values().any(|pair| pair.core.context.uar == page)
             || self.queues.values().any(|queue| queue.context.uar == page);
-        if !used && self.uars.get(&page) == Some(&true) {
+        if !used {
             self.uars.remove(&page);
             self.watched.remove(&page);
         }

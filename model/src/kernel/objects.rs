@@ -4,7 +4,8 @@ use super::routes::Route;
 use doorbell::mlx5::abi::verbs::method::object;
 use doorbell::mlx5::abi::verbs::qp::QpCap;
 use doorbell_hal::Errno;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The kind of the UAR objects of the mlx5 driver (`MLX5_IB_OBJECT_UAR`).
@@ -73,15 +74,14 @@ impl Object {
         }
     }
 
-    /// Whether it stands on the object `handle`, which then cannot be destroyed.
-    fn uses(&self, handle: u32) -> bool {
-        match self {
-            Object::Region(region) => region.domain == handle,
-            Object::QueuePair(pair) => {
-                [pair.domain, pair.send_queue, pair.receive_queue].contains(&handle)
-            }
-            _ => false,
-        }
+    /// The handles of the objects that it stands on, which then cannot be destroyed.
+    fn stands_on(&self) -> impl Iterator<Item = u32> {
+        let handles = match self {
+            Object::Region(region) => [Some(region.domain), None, None],
+            Object::QueuePair(pair) => [pair.domain, pair.send_queue, pair.receive_queue].map(Some),
+            _ => [None; 3],
+        };
+        handles.into_iter().flatten()
     }
 }
 
@@ -96,24 +96,29 @@ enum Slot {
 #[derive(Default)]
 pub(super) struct Objects {
     slots: BTreeMap<u32, Slot>,
+    /// The lowest handle that was never taken, and those below it that are free again.
+    next: u32,
+    free: BTreeSet<u32>,
+    /// How often other objects stand on the object behind a handle, where they do.
+    users: BTreeMap<u32, usize>,
 }
 
 impl Objects {
     /// Takes the lowest free handle (`xa_alloc`).
     pub(super) fn take_handle(&mut self) -> u32 {
-        let mut free = 0;
-        for &handle in self.slots.keys() {
-            if handle != free {
-                break;
-            }
-            free += 1;
-        }
-        self.slots.insert(free, Slot::Taken);
-        free
+        let handle = self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        self.slots.insert(handle, Slot::Taken);
+        handle
     }
 
     /// Puts an object behind a handle that was taken.
     pub(super) fn commit(&mut self, handle: u32, object: Object) {
+        for below in object.stands_on() {
+            *self.users.entry(below).or_default() += 1;
+        }
         self.slots.insert(handle, Slot::Live(object));
     }
 
@@ -121,6 +126,7 @@ impl Objects {
     pub(super) fn give_back(&mut self, handle: u32) {
         if matches!(self.slots.get(&handle), Some(Slot::Taken)) {
             self.slots.remove(&handle);
+            self.free.insert(handle);
         }
     }
 
@@ -139,28 +145,37 @@ impl Objects {
 
     /// Whether another object stands on the object behind `handle`.
     pub(super) fn is_used(&self, handle: u32) -> bool {
-        self.live().any(|(_, object)| object.uses(handle))
+        self.users.contains_key(&handle)
     }
 
     /// Takes the object behind `handle` out.
     pub(super) fn remove(&mut self, handle: u32) -> Option<Object> {
-        match self.slots.remove(&handle)? {
-            Slot::Live(object) => Some(object),
-            Slot::Taken => None,
+        let slot = self.slots.remove(&handle)?;
+        self.free.insert(handle);
+        let Slot::Live(object) = slot else { return None };
+        for below in object.stands_on() {
+            if let Entry::Occupied(mut users) = self.users.entry(below) {
+                *users.get_mut() -= 1;
+                if *users.get() == 0 {
+                    users.remove();
+                }
+            }
         }
+        Some(object)
     }
 
     /// Every object, with its handle.
-    pub(super) fn live(&self) -> impl Iterator<Item = (u32, &Object)> {
+    pub(super) fn live(&self) -> impl DoubleEndedIterator<Item = (u32, &Object)> {
         self.slots.iter().filter_map(|(&handle, slot)| match slot {
             Slot::Live(object) => Some((handle, object)),
             Slot::Taken => None,
         })
     }
 
-    /// An object that no other stands on, if there is any object.
+    /// An object that no other stands on, if there is any object: a new one, if it may be, as those
+    /// stand on older ones.
     pub(super) fn last_user(&self) -> Option<u32> {
-        self.live().map(|(handle, _)| handle).find(|&handle| !self.is_used(handle))
+        self.live().rev().map(|(handle, _)| handle).find(|&handle| !self.is_used(handle))
     }
 
     pub(super) fn domain(&self, handle: u64) -> Result<&ProtectionDomain, Errno> {
