@@ -295,6 +295,7 @@ impl Bench {
                 timeout: Some(1),
                 retry_count: Some(2),
                 rnr_retry: Some(2),
+                counter_set: None,
             };
             for transition in [
                 Transition::ToReset,

@@ -156,6 +156,7 @@ impl Machine {
             timeout: Some(14),
             retry_count: Some(7),
             rnr_retry: Some(7),
+            counter_set: None,
         };
         self.modify(Transition::ResetToInit, &attributes).unwrap();
         self.modify(Transition::InitToReadyToReceive, &attributes).unwrap();

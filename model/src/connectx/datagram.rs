@@ -3,7 +3,7 @@
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::queue_pair::State;
-use super::{Refused, Service, entry::SendEntry};
+use super::{Refused, Service, Traffic, entry::SendEntry};
 use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message, ROUTE_BYTES};
 use crate::memory::Payload;
 use crate::rc::{Data, Operation, Progress, Status};
@@ -34,6 +34,8 @@ const OWN_KEY: u32 = 1 << 31;
 const BURST: usize = 16;
 /// The partition of datagrams without one: the default.
 const DEFAULT_PARTITION: u32 = 0xffff;
+/// Bytes of a datagram's base and datagram headers (IBTA vol. 1, 9.2).
+const DATAGRAM_HEADERS: usize = 12 + 8;
 /// The queue pair number that stands for a group's members.
 const GROUP: u32 = 0xff_ffff;
 /// Groups, and members of one, at most.
@@ -113,6 +115,8 @@ impl Connectx {
                 0 => self.counters.packets_dropped += 1,
                 count => self.counters.packets_received += count as u64,
             }
+            self.statistics
+                .count_received(Traffic::ToGroup, DATAGRAM_HEADERS + datagram.bytes.len());
             return;
         }
         let number = match datagram.destination {
@@ -130,7 +134,11 @@ impl Connectx {
             })
         });
         match taken {
-            Some(true) => self.counters.packets_received += 1,
+            Some(true) => {
+                self.counters.packets_received += 1;
+                let octets = DATAGRAM_HEADERS + datagram.bytes.len();
+                self.statistics.count_received(Traffic::ToOne, octets);
+            }
             _ => self.counters.packets_dropped += 1,
         }
     }
@@ -220,6 +228,8 @@ impl Attendant<'_> {
             bytes: bytes.into(),
         };
         self.counters.packets_sent += 1;
+        let kind = if vector.queue_pair() == GROUP { Traffic::ToGroup } else { Traffic::ToOne };
+        self.statistics.count_sent(kind, DATAGRAM_HEADERS + datagram.bytes.len());
         let message = Message::Datagram(Box::new(datagram));
         self.fabric.send_message(self.now, self.port, source, destination, message);
         Status::Success

@@ -3,7 +3,7 @@
 use super::completion_queue::Written;
 use super::entry;
 use super::nic::Connectx;
-use super::{Counters, Event, Log, Refused, Ring, Steering, Store};
+use super::{Counters, Event, Log, Refused, Ring, Steering, Store, Traffic};
 use crate::fabric::frame;
 use crate::fabric::{Address, Fabric, Message};
 use crate::memory::{AddressSpace, Entry, List, Payload};
@@ -382,6 +382,7 @@ impl Connectx {
             return;
         };
         self.counters.packets_sent += 1;
+        self.statistics.count_sent(Traffic::of_frame(&bytes), bytes.len());
         let [first, ..] = to;
         if self.frames.loops_back[usize::from(first & 1)] {
             self.steer_frame(&bytes, Some(sender.unwrap_or(0)), now);
@@ -428,6 +429,7 @@ impl Connectx {
             return false;
         }
         self.counters.packets_received += 1;
+        self.statistics.count_received(Traffic::of_frame(bytes), bytes.len());
         let mut completion = blank(CompletionOpcode::ReceiveSend, &context, index, now);
         completion.byte_cnt = U32::new(bytes.len() as u32);
         let [high, low] = frame::checksum_after_header(bytes).to_be_bytes();

@@ -7,7 +7,7 @@ use super::queue_pair::{Core, InFlight, State};
 use super::registration::Changeable;
 use super::send::{self, Limits};
 use super::shared_receive::SharedReceives;
-use super::{Counters, Event, EventSink, Log, Service};
+use super::{Counters, Event, EventSink, Log, Service, Statistics};
 use crate::fabric::{Fabric, Port};
 use crate::memory::{AddressSpace, Memory};
 use crate::rc::{
@@ -39,6 +39,7 @@ pub(super) struct Attendant<'a> {
     pub(super) limits: Limits,
     pub(super) events: &'a dyn EventSink,
     pub(super) counters: &'a mut Counters,
+    pub(super) statistics: &'a mut Statistics,
     pub(super) log: &'a mut Log,
 }
 
@@ -57,6 +58,7 @@ impl Host for Attendant<'_> {
             return;
         };
         self.counters.packets_sent += u64::from(packet.run);
+        self.statistics.packet_sent(self.core.counter_set(), &packet);
         self.fabric.send(self.now, self.port, path.source, path.destination, packet);
     }
 

@@ -21,6 +21,7 @@
 //! | `completion_queue` | completion rings, overruns, arming |
 //! | `entry` | work entries, decoded |
 //! | `counters` | what happened |
+//! | `statistics` | the same as drivers ask for it |
 //! | [`firmware`] | objects made by commands, as a PCI function's driver gives them |
 
 mod capabilities;
@@ -41,6 +42,7 @@ mod refused;
 mod registration;
 mod send;
 mod shared_receive;
+mod statistics;
 mod steering;
 mod traffic;
 mod unreliable;
@@ -60,4 +62,5 @@ pub use queue_pair::{Path, QueuePairAttributes, QueuePairContext, Service, State
 pub use refused::Refused;
 pub use registration::Changeable;
 pub use shared_receive::{ExtendedReceives, SharedReceiveContext};
+pub use statistics::{Carried, QueueStatistics, Statistics, Traffic};
 pub use steering::{Destination, FlowCounter, FlowEntry, Interface, Steering};

@@ -8,7 +8,7 @@ use super::registration::Changeable;
 use super::shared_receive::SharedReceives;
 use super::{
     Capabilities, CompletionQueueContext, Counters, Event, EventSink, Log, QueuePairAttributes,
-    QueuePairContext, Refused, State, Transition,
+    QueuePairContext, Refused, State, Statistics, Transition,
 };
 use crate::fabric::{Address, Fabric, Port};
 use crate::memory::{AddressSpace, Keys, Memory, Registration};
@@ -63,6 +63,7 @@ pub struct Connectx {
     /// Register pages that are memory, which the NIC looks at.
     pub(super) watched: BTreeSet<u32>,
     pub(super) counters: Counters,
+    pub(super) statistics: Statistics,
     pub(super) log: Log,
     pub(super) dead: bool,
 }
@@ -100,6 +101,7 @@ impl Connectx {
             copying: BTreeMap::new(),
             watched: BTreeSet::new(),
             counters: Counters::default(),
+            statistics: Statistics::default(),
             log: Log::default(),
             dead: false,
         }
@@ -114,6 +116,11 @@ impl Connectx {
     pub fn counters(&self) -> Counters {
         let register_stores = self.counters.register_stores + self.bus.seen();
         Counters { register_stores, ..self.counters }
+    }
+
+    /// What its port carried.
+    pub fn statistics(&mut self) -> &mut Statistics {
+        &mut self.statistics
     }
 
     /// What went wrong.

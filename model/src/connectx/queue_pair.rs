@@ -154,6 +154,8 @@ pub struct QueuePairAttributes {
     pub retry_count: Option<u8>,
     /// How often to try again without a receive there.
     pub rnr_retry: Option<u8>,
+    /// The set of counters that it counts in.
+    pub counter_set: Option<u8>,
 }
 
 /// A send entry on its way.
@@ -346,12 +348,18 @@ impl QueuePairAttributes {
             max_outstanding_reads,
             timeout,
             retry_count,
-            rnr_retry
+            rnr_retry,
+            counter_set
         );
     }
 }
 
 impl Core {
+    /// The set of counters that it counts in.
+    pub(super) fn counter_set(&self) -> u8 {
+        self.attributes.counter_set.unwrap_or(0)
+    }
+
     /// The announced send slots that were not read yet.
     pub(super) fn announced(&self) -> u16 {
         self.send_producer.wrapping_sub(self.send_consumer)

@@ -38,6 +38,7 @@ impl Connectx {
             },
             events: &*self.events,
             counters: &mut self.counters,
+            statistics: &mut self.statistics,
             log: &mut self.log,
         };
         let mut parts = QueuePairParts { connection: &mut pair.connection, host: &mut host };
@@ -175,6 +176,8 @@ impl Device for Connectx {
             return true;
         }
         self.counters.packets_received += u64::from(arrival.packet.run);
+        let set = self.pairs.get(&number).map_or(0, |pair| pair.core.counter_set());
+        self.statistics.packet_received(set, &arrival.packet);
         self.take_in(number, now, &arrival.packet, fabric);
         true
     }

@@ -80,7 +80,10 @@ impl Connectx {
             expected
         });
         match taken {
-            Some(true) => self.counters.packets_received += 1,
+            Some(true) => {
+                self.counters.packets_received += 1;
+                self.statistics.packet_received(0, packet);
+            }
             _ => self.counters.packets_dropped += 1,
         }
     }
@@ -136,6 +139,7 @@ impl Attendant<'_> {
                 payload,
                 run: 1,
             };
+            self.statistics.packet_sent(self.core.counter_set(), &packet);
             let message = Message::Unreliable(packet);
             self.fabric.send_message(self.now, self.port, path.source, path.destination, message);
         }

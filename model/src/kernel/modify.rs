@@ -260,6 +260,7 @@ fn attributes(
     let value = |set: bool, value: u32| set.then_some(value & 0xff_ffff);
     let byte = |set: bool, value: u8| set.then_some(value);
     Ok(QueuePairAttributes {
+        counter_set: None,
         queue_key: None,
         access,
         path,

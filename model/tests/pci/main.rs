@@ -6,6 +6,7 @@ mod frames;
 mod groups;
 mod keys;
 mod pair;
+mod statistics;
 
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;

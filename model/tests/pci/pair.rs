@@ -8,6 +8,8 @@ pub struct Pair {
     rings: u64,
     /// Where the ring of sends begins behind that.
     pub sends_at: u64,
+    /// The set of counters that it counts in.
+    pub counter: u32,
     record: u64,
     sends: u16,
     receives: u16,
@@ -54,6 +56,7 @@ impl Pair {
             number,
             rings,
             sends_at: RECEIVES,
+            counter: 0,
             record,
             sends,
             receives,
@@ -86,6 +89,7 @@ impl Pair {
     /// Reset to Ready to Receive, towards `peer` at local identifier `lid`.
     pub fn answer(&self, driver: &mut Driver, lid: u16, peer: u32) {
         let mut input = self.change(0x502);
+        put(&mut input, CONTEXT + 0x60, 8, self.counter.into());
         put(&mut input, CONTEXT + 0x490, 3, 0b111);
         driver.run(&input, 16);
         let mut input = self.change(0x503);

@@ -72,7 +72,8 @@ impl Firmware {
                 Ok(())
             }
             DeallocQCounter => self.numbers.give_back(Kind::Counter, COUNTER.get32(input)),
-            QueryQCounter | QueryVportCounter => Ok(()),
+            QueryQCounter => self.query_q_counter(input, output),
+            QueryVportCounter => self.query_vport_counter(output),
 
             CreateMkey => self.create_key(input, output),
             QueryMkey => self.query_key(input, output),

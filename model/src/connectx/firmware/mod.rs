@@ -19,6 +19,7 @@
 //! | `flow` | flow tables, and the interfaces and tables of queues that they lead to |
 //! | `device_memory` | the device's own memory |
 //! | `device`, `port`, `register` | the device, its port, and the registers of ports |
+//! | `statistics` | what the port carried, and what happened to queue pairs |
 //! | `numbers` | objects that are only numbers here |
 //! | `planned` | failures that a test asks for |
 
@@ -43,6 +44,7 @@ mod port;
 mod queue_pair;
 mod register;
 mod shared_receive;
+mod statistics;
 mod status;
 
 pub(crate) use command_queue::{LOG_ENTRIES, LOG_ENTRY};

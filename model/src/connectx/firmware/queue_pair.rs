@@ -283,6 +283,7 @@ fn decode_attributes(context: &[u8], transition: Transition, port: &Port) -> Que
             remote_atomic: qpc::RAE.is_set(context),
         }),
         queue_key: Some(qpc::Q_KEY.get32(context)),
+        counter_set: Some(byte(qpc::COUNTER_SET_ID)),
         ..QueuePairAttributes::default()
     };
     if !matches!(transition, Transition::ResetToInit | Transition::InitToInit) {

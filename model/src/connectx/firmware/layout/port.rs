@@ -114,6 +114,22 @@ structure! {
         ROCE_EN: 0x1e, 1;
     }
 
+    /// Asks for a set of counters (`struct mlx5_ifc_query_q_counter_in_bits`).
+    query_q_counter_in [32] {
+        CLEAR: 0xc0, 1;
+        COUNTER_SET_ID: 0xf8, 8;
+    }
+
+    /// A set of counters (`struct mlx5_ifc_query_q_counter_out_bits`).
+    query_q_counter_out [256] {
+        RX_WRITE_REQUESTS: 0x80, 32;
+        RX_READ_REQUESTS: 0xc0, 32;
+        RX_ATOMIC_REQUESTS: 0x100, 32;
+        OUT_OF_BUFFER: 0x180, 32;
+        OUT_OF_SEQUENCE: 0x1c0, 32;
+        PACKET_SEQ_ERR: 0x280, 32;
+    }
+
     /// Whether a port is up (`struct mlx5_ifc_query_vport_state_out_bits`).
     query_vport_state_out [16] {
         ADMIN_STATE: 0x78, 4;
