@@ -203,3 +203,26 @@ fn few_receives_are_an_event_and_so_is_a_queue_pair_that_takes_no_more() {
     right.run(&input, 16);
     assert_eq!(event(&right, 2), (LAST, 0, b.number));
 }
+
+#[test]
+fn messages_are_sent_once() {
+    let (mut left, mut right) = functions();
+    let (events, _) = left.event_queue(0);
+    let (right_events, _) = right.event_queue(0);
+    let domain = domain(&mut right);
+    let mut keeper = Pair::new(&mut right, right_events);
+    let completions = keeper.completions.0;
+    let mut shared = Shared::new(&mut right, domain, keeper.domain, completions, 0x11);
+    let mut a = initiator(&mut left, events);
+    let b = target(&mut right, right_events, domain, shared.number);
+    a.connect(&mut left, 2, b.number);
+    b.answer(&mut right, 1, a.number);
+    for _ in 0..50 {
+        shared.receive(&mut right, keeper.data(0, 64));
+        a.send(&mut left, 0x0a, &[shared.segment(), a.data(0, 13)]);
+        assert_eq!(a.completion(&left)[63] >> 4, 0);
+        assert_eq!(keeper.completion(&right)[63] >> 4, 2);
+    }
+    assert_eq!(left.function.counters().packets_sent, 50);
+    assert_eq!(right.function.counters().packets_sent, 50);
+}
