@@ -2,6 +2,7 @@
 # link: ethernet infiniband
 # seconds: 900
 # order: 40
+# refuses: yes
 # shellcheck shell=bash
 
 nic_up || exit 0

@@ -2,6 +2,7 @@
 # link: ethernet infiniband
 # seconds: 240
 # order: 61
+# refuses: yes
 # shellcheck shell=bash
 
 nic_up || exit 0

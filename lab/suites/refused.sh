@@ -2,6 +2,7 @@
 # link: ethernet infiniband
 # seconds: 600
 # order: 60
+# refuses: yes
 # shellcheck shell=bash
 
 nic_up || exit 0

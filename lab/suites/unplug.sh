@@ -2,6 +2,7 @@
 # link: ethernet infiniband
 # seconds: 300
 # boot: own
+# refuses: yes
 # shellcheck shell=bash
 
 nic_up || exit 0
