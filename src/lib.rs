@@ -52,6 +52,7 @@
 //! | [`state`] | the states of a queue pair, as types |
 //! | [`endpoint`] | what a peer needs to know to connect |
 //! | [`timer`] | the timers of a connection, with their times in their names |
+//! | [`family`] | what an engine needs of a NIC, whatever its family, as traits |
 //! | [`error`] | why a call of the control path failed |
 //! | [`mlx5`] | ConnectX NICs: [`Nic`](mlx5::Nic), [`Region`](mlx5::Region), [`CompletionQueue`](mlx5::CompletionQueue), [`QueuePair`](mlx5::QueuePair), [`EventChannel`](mlx5::EventChannel) |
 //! | [`bnxt`] | BCM57608 NICs |
@@ -88,6 +89,7 @@ pub mod completion;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+pub mod family;
 pub mod mlx5;
 pub mod ring;
 pub mod state;
