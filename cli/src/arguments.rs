@@ -118,7 +118,7 @@ pub struct DevicesOptions {
   doorbell pingpong --listen & doorbell pingpong --connect localhost
   ibv_rc_pingpong -g 3 & doorbell pingpong --device mlx5_0 --with ibv_rc_pingpong localhost")]
 pub struct PingpongOptions {
-    /// The NIC: virtual-connectx, or one that `doorbell devices` lists.
+    /// The NIC: virtual-connectx, virtual-netxtreme, or one that `doorbell devices` lists.
     #[arg(long, default_value = nics::VIRTUAL)]
     pub device: String,
 

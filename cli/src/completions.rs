@@ -1,9 +1,11 @@
 //! Waiting for completions: by polling, or by events.
 
 use crate::failure::Failure;
+use crate::family::{Announce, Connectx, Family, Sizes};
 use doorbell::completion::{Completion, Received, Sent};
 use doorbell::error::Error;
-use doorbell::mlx5::{CompletionQueue, Event, EventChannel, Nic, Notified, Polled};
+use doorbell::family::CompletionQueue as _;
+use doorbell::mlx5::{self, Event, EventChannel, Notified};
 use doorbell_hal::uverbs::Uverbs;
 use std::hint;
 use std::sync::Arc;
@@ -87,18 +89,20 @@ impl Patience {
 }
 
 /// A completion queue, and how it is waited for.
-pub trait Completions<V: Uverbs>: Sized {
+pub trait Completions<F: Family>: Sized {
     /// Whether waiting gives the processor away.
     const SLEEPS: bool;
 
-    /// The kind of completion queue.
-    type Kind;
-
     /// Makes a completion queue of at least `entries` entries.
-    fn make(nic: &Nic<V>, entries: u32) -> Result<Self, Error>;
+    fn make(nic: &F::Nic, entries: u32) -> Result<Self, Error>;
 
-    /// The completion queue.
-    fn queue(&self) -> &CompletionQueue<V, Self::Kind>;
+    /// Makes a queue pair whose requests complete into `sent` and whose receives into `received`.
+    fn queue_pair(
+        nic: &F::Nic,
+        sent: &Self,
+        received: &Self,
+        sizes: Sizes,
+    ) -> Result<F::QueuePair, Error>;
 
     /// A completion of a request, if one is there.
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure>;
@@ -153,18 +157,22 @@ fn unexpected(completion: Completion) -> Failure {
 }
 
 /// Polls.
-pub struct Polling<V: Uverbs>(CompletionQueue<V, Polled>);
+pub struct Polling<F: Family>(F::Queue);
 
-impl<V: Uverbs> Completions<V> for Polling<V> {
+impl<F: Family> Completions<F> for Polling<F> {
     const SLEEPS: bool = false;
-    type Kind = Polled;
 
-    fn make(nic: &Nic<V>, entries: u32) -> Result<Self, Error> {
-        Ok(Polling(nic.completion_queue(entries)?))
+    fn make(nic: &F::Nic, entries: u32) -> Result<Self, Error> {
+        Ok(Polling(F::completion_queue(nic, entries)?))
     }
 
-    fn queue(&self) -> &CompletionQueue<V, Polled> {
-        &self.0
+    fn queue_pair(
+        nic: &F::Nic,
+        sent: &Self,
+        received: &Self,
+        sizes: Sizes,
+    ) -> Result<F::QueuePair, Error> {
+        F::queue_pair(nic, &sent.0, &received.0, sizes)
     }
 
     #[inline]
@@ -185,22 +193,26 @@ impl<V: Uverbs> Completions<V> for Polling<V> {
 
 /// Arms, and sleeps until an event comes.
 pub struct Sleeping<V: Uverbs> {
-    queue: CompletionQueue<V, Notified>,
+    queue: mlx5::CompletionQueue<V, Notified>,
     channel: EventChannel<V>,
 }
 
-impl<V: Uverbs> Completions<V> for Sleeping<V> {
+impl<V: Uverbs, C: Announce> Completions<Connectx<V, C>> for Sleeping<V> {
     const SLEEPS: bool = true;
-    type Kind = Notified;
 
-    fn make(nic: &Nic<V>, entries: u32) -> Result<Self, Error> {
+    fn make(nic: &mlx5::Nic<V>, entries: u32) -> Result<Self, Error> {
         let channel = nic.event_channel()?;
         let queue = nic.completion_queue_with_events(entries, &channel)?;
         Ok(Sleeping { queue, channel })
     }
 
-    fn queue(&self) -> &CompletionQueue<V, Notified> {
-        &self.queue
+    fn queue_pair(
+        nic: &mlx5::Nic<V>,
+        sent: &Self,
+        received: &Self,
+        sizes: Sizes,
+    ) -> Result<<Connectx<V, C> as Family>::QueuePair, Error> {
+        Connectx::<V, C>::queue_pair_into(nic, &sent.queue, &received.queue, sizes)
     }
 
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure> {

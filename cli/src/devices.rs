@@ -2,11 +2,12 @@
 
 use crate::arguments::DevicesOptions;
 use crate::failure::Failure;
-use crate::nics::{self, VIRTUAL};
+use crate::family::Facts;
+use crate::nics::{self, VIRTUAL, VIRTUAL_NETXTREME};
 use crate::units;
-use doorbell::mlx5::{self, Nic};
+use doorbell::error::Error;
+use doorbell::{bnxt, mlx5};
 use doorbell_hal::linux::Machine;
-use doorbell_hal::uverbs::Uverbs;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
@@ -48,7 +49,17 @@ struct Device {
 #[serde(untagged)]
 enum Opened {
     Port(Port),
+    Function(Function),
     Refused { error: String },
+}
+
+/// A function that a process can take: it is not opened to be listed, as that would reset it.
+#[derive(Debug, Serialize)]
+struct Function {
+    /// Where it is.
+    bus: String,
+    /// The kernel driver that has it.
+    driver: Option<String>,
 }
 
 /// Port 1 of a NIC, and what the NIC can.
@@ -60,8 +71,10 @@ struct Port {
     gid: Ipv6Addr,
     /// The most bytes that a message has.
     max_message: u32,
-    /// The most 64-byte slots of a send queue.
+    /// The most of a send queue: 64-byte slots, or requests of one piece.
     max_sends: u32,
+    #[serde(skip)]
+    sends_are: &'static str,
     /// The most receives of a receive queue.
     max_receives: u32,
     /// The most entries of a completion queue.
@@ -69,7 +82,7 @@ struct Port {
 }
 
 impl Device {
-    fn new<V: Uverbs>(name: &str, is_virtual: bool, nic: Result<Nic<V>, Failure>) -> Self {
+    fn new(name: &str, is_virtual: bool, nic: Result<impl Facts, Failure>) -> Self {
         let opened = match nic {
             Ok(nic) => Opened::Port(Port {
                 link_layer: nic.link().to_string(),
@@ -77,6 +90,7 @@ impl Device {
                 gid: nic.gid().into(),
                 max_message: nic.max_message(),
                 max_sends: nic.max_sends(),
+                sends_are: nic.sends_are(),
                 max_receives: nic.max_receives(),
                 max_completions: nic.max_completions(),
             }),
@@ -97,15 +111,40 @@ impl List {
             .iter()
             .map(|name| Device::new(name, false, nics::open_real(machine, name)))
             .collect();
+        let failed = match Self::functions(machine) {
+            Ok(functions) => {
+                devices.extend(functions);
+                failed
+            }
+            Err(error) => failed.and(Err(error.into())),
+        };
         devices.push(Device::new(VIRTUAL, true, nics::open_virtual()));
+        devices.push(Device::new(VIRTUAL_NETXTREME, true, nics::open_virtual_netxtreme()));
         (List { devices, complete: failed.is_ok() }, failed)
+    }
+
+    /// The BCM57608s of `machine`.
+    fn functions(machine: &Machine) -> Result<Vec<Device>, Error> {
+        let functions = machine.pci_functions(bnxt::IDENTITY)?.into_iter().enumerate();
+        let device = |(index, function): (_, doorbell_hal::linux::pci::ListedFunction)| Device {
+            name: bnxt::name(index),
+            is_virtual: false,
+            opened: Opened::Function(Function {
+                bus: function.address.to_string(),
+                driver: function.driver,
+            }),
+        };
+        Ok(functions.map(device).collect())
     }
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         if self.complete && self.devices.iter().all(|device| device.is_virtual) {
             writeln!(out, "There is no RDMA NIC in this machine that doorbell drives.")?;
-            writeln!(out, "(It has no device that the kernel's mlx5_core driver holds.)\n")?;
-            writeln!(out, "A virtual NIC is available, which needs no hardware:\n")?;
+            writeln!(
+                out,
+                "(It has no device that the kernel's mlx5_core driver holds, and no BCM57608.)"
+            )?;
+            writeln!(out, "\nVirtual NICs are available, which need no hardware:\n")?;
         }
         for device in &self.devices {
             let is_virtual = device.is_virtual;
@@ -113,6 +152,14 @@ impl List {
             writeln!(out, "{}{note}", device.name)?;
             match &device.opened {
                 Opened::Port(port) => port.print(out)?,
+                Opened::Function(Function { bus, driver }) => {
+                    row(out, "PCI function", bus)?;
+                    match driver.as_deref() {
+                        Some("vfio-pci") => row(out, "can be opened", "through vfio-pci")?,
+                        Some(driver) => row(out, "cannot be opened", &format!("{driver} has it"))?,
+                        None => row(out, "can be opened", "physically")?,
+                    }
+                }
                 Opened::Refused { error } => row(out, "cannot be opened", error)?,
             }
             writeln!(out)?;
@@ -131,7 +178,8 @@ impl Port {
         let bytes = units::bytes(most);
         row(out, "longest message", &format!("{bytes} ({} bytes)", units::grouped(most)))?;
         let grouped = |count: u32| units::grouped(count.into());
-        row(out, "send queue", &format!("up to {} slots of 64 bytes", grouped(self.max_sends)))?;
+        let (sends, are) = (grouped(self.max_sends), self.sends_are);
+        row(out, "send queue", &format!("up to {sends} {are}"))?;
         row(out, "receive queue", &format!("up to {} receives", grouped(self.max_receives)))?;
         let completions = grouped(self.max_completions);
         row(out, "completion queue", &format!("up to {completions} entries"))
@@ -192,7 +240,7 @@ mod tests {
         let (list, failed) = List::of(&machine);
         assert!(failed.unwrap_err().to_string().contains("sys/class/infiniband"));
         assert!(!list.complete);
-        assert_eq!(list.devices.len(), 1);
+        assert_eq!(list.devices.len(), 2);
         let text = text(&machine);
         assert!(text.starts_with(VIRTUAL), "{text}");
         assert!(!text.contains("no RDMA NIC"), "{text}");

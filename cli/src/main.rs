@@ -17,6 +17,7 @@ mod arguments;
 mod completions;
 mod devices;
 mod failure;
+mod family;
 mod model;
 mod nics;
 mod pingpong;

@@ -1,13 +1,14 @@
 //! Which NIC a name means: one of this machine, or the virtual one.
 
 use crate::failure::Failure;
+use doorbell::bnxt;
 use doorbell::endpoint::Mtu;
 use doorbell::mlx5::{self, Nic};
 use doorbell_hal::linux::{Machine, VerbsFile};
-use doorbell_model::VirtualConnectx;
 use doorbell_model::connectx::Network;
 use doorbell_model::fabric::{LocalFabric, Pcap, UdpFabric, WireCounters};
 use doorbell_model::rc;
+use doorbell_model::{VirtualConnectx, VirtualNetxtreme};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -15,6 +16,14 @@ use std::sync::Arc;
 
 /// The name of the virtual ConnectX.
 pub const VIRTUAL: &str = "virtual-connectx";
+
+/// The name of the virtual BCM57608.
+pub const VIRTUAL_NETXTREME: &str = "virtual-netxtreme";
+
+/// Opens a virtual BCM57608, which runs in this process for as long as it is open.
+pub fn open_virtual_netxtreme() -> Result<bnxt::Nic<VirtualNetxtreme>, Failure> {
+    Ok(bnxt::Nic::open(VirtualNetxtreme::builder().open())?)
+}
 
 /// Opens a virtual ConnectX, which runs in this process for as long as it is open.
 pub fn open_virtual() -> Result<Nic<VirtualConnectx>, Failure> {

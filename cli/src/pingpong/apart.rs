@@ -6,7 +6,7 @@
 //! end have its turn.
 
 use super::conversation::{Ask, Conversation, Greeting, Line, unexpected};
-use super::end::{Announce, End, RemoteBuffers, Unconnected};
+use super::end::{End, RemoteBuffers, Unconnected};
 use super::exchange::{Exchange, Seen};
 use super::report::Setup;
 use super::rounds::{
@@ -16,9 +16,8 @@ use super::rounds::{
 use super::verify::Verifier;
 use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
-use doorbell::mlx5::{Connection, Nic};
-use doorbell_hal::mmio::Caching;
-use doorbell_hal::uverbs::Uverbs;
+use crate::family::{Facts, Family};
+use doorbell::connection::Connection;
 use std::time::Instant;
 
 /// Which end this process has.
@@ -31,8 +30,8 @@ pub enum Side {
 }
 
 /// One end, connected to that of another process.
-pub struct Apart<V: Uverbs, C: Caching, W> {
-    end: End<V, C, W>,
+pub struct Apart<F: Family, W> {
+    end: End<F, W>,
     side: Side,
     conversation: Conversation,
     patience: Patience,
@@ -41,10 +40,10 @@ pub struct Apart<V: Uverbs, C: Caching, W> {
     verifier: Verifier,
 }
 
-impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
+impl<F: Family, W: Completions<F>> Apart<F, W> {
     /// Asks the process at the other end of `conversation` for `plans`.
     pub fn ask(
-        nic: &Nic<V>,
+        nic: &F::Nic,
         plans: Vec<Plan>,
         setup: &Setup,
         connection: &Connection,
@@ -52,7 +51,7 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         mut conversation: Conversation,
     ) -> Result<Self, Failure> {
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<F, W>::make(nic, longest as usize)?;
         conversation.say(&Line::Ask(Ask::new(plans, setup, greeting(&unconnected))))?;
         let answer = match conversation.hear()? {
             Line::Answer(answer) => answer,
@@ -66,7 +65,7 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
 
     /// Does what the process at the other end of `conversation` asks for. Answers the plans, too.
     pub fn answer(
-        nic: &Nic<V>,
+        nic: &F::Nic,
         longest: u32,
         connection: &Connection,
         patience: Patience,
@@ -86,7 +85,7 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         let connection = Connection { max_mtu, ..*connection };
         let Ask { plans, seed, inline, greeting: asked, .. } = ask;
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<F, W>::make(nic, longest as usize)?;
         conversation.say(&Line::Answer(greeting(&unconnected)))?;
         let end = connect(unconnected, &asked, &connection)?;
         conversation.meet()?;
@@ -135,8 +134,8 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         let message = |number| Message::new(*seed, number, size);
         let (there, back) = (message(2 * number), message(2 * number + 1));
         let (mine, theirs) = if first { (there, back) } else { (back, there) };
-        let awaited = prepare_to::<E, _, _, _>(end, theirs, verifier)?;
-        let way = prepare_from::<E, _, _, _>(end, mine, inline, verifier)?;
+        let awaited = prepare_to::<E, _, _>(end, theirs, verifier)?;
+        let way = prepare_from::<E, _, _>(end, mine, inline, verifier)?;
         conversation.meet()?;
 
         let start = Instant::now();
@@ -144,12 +143,12 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         if E::SEEN == Seen::Request {
             // Only who asks sees that it is done, and has to say so.
             if first {
-                sent = depart::<E, _, _, _>(end, &way, patience)?;
+                sent = depart::<E, _, _>(end, &way, patience)?;
                 time = 2 * start.elapsed();
                 conversation.meet()?;
             } else {
                 conversation.wait()?;
-                sent = depart::<E, _, _, _>(end, &way, patience)?;
+                sent = depart::<E, _, _>(end, &way, patience)?;
                 time = 2 * start.elapsed();
                 conversation.say(&Line::Ready)?;
             }
@@ -157,16 +156,16 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         } else {
             let mut is_there = || conversation.is_there();
             if first {
-                sent = depart::<E, _, _, _>(end, &way, patience)?;
-                received = arrive::<E, _, _, _>(end, &awaited, patience, &mut is_there)?;
+                sent = depart::<E, _, _>(end, &way, patience)?;
+                received = arrive::<E, _, _>(end, &awaited, patience, &mut is_there)?;
             } else {
-                received = arrive::<E, _, _, _>(end, &awaited, patience, &mut is_there)?;
-                sent = depart::<E, _, _, _>(end, &way, patience)?;
+                received = arrive::<E, _, _>(end, &awaited, patience, &mut is_there)?;
+                sent = depart::<E, _, _>(end, &way, patience)?;
             }
             time = start.elapsed();
         }
-        let bytes = check_from::<E, _, _, _>(end, &way, sent, patience, verifier)?
-            + check_to::<E, _, _, _>(end, &awaited, received, verifier)?;
+        let bytes = check_from::<E, _, _>(end, &way, sent, patience, verifier)?
+            + check_to::<E, _, _>(end, &awaited, received, verifier)?;
         Ok((time, bytes))
     }
 
@@ -176,18 +175,16 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
     }
 }
 
-fn greeting<V: Uverbs, C: Announce, W: Completions<V>>(
-    unconnected: &Unconnected<V, C, W>,
-) -> Greeting {
+fn greeting<F: Family, W: Completions<F>>(unconnected: &Unconnected<F, W>) -> Greeting {
     let RemoteBuffers { source, target } = unconnected.remote();
     Greeting::new(&unconnected.endpoint(), &source, &target)
 }
 
-fn connect<V: Uverbs, C: Announce, W: Completions<V>>(
-    unconnected: Unconnected<V, C, W>,
+fn connect<F: Family, W: Completions<F>>(
+    unconnected: Unconnected<F, W>,
     peer: &Greeting,
     connection: &Connection,
-) -> Result<End<V, C, W>, Failure> {
+) -> Result<End<F, W>, Failure> {
     let [source, target] = peer.memory();
     unconnected.connect(&peer.endpoint()?, RemoteBuffers { source, target }, connection)
 }

@@ -3,54 +3,31 @@
 use super::verify::GUARD;
 use crate::completions::Completions;
 use crate::failure::Failure;
+use crate::family::{Family, Sizes};
+use doorbell::connection::{Connection, PeerRights};
 use doorbell::endpoint::Endpoint;
-use doorbell::mlx5::access::RemoteAtomic;
-use doorbell::mlx5::{
-    Connection, Nic, Order, PeerRights, QueuePair, QueuePairBuilder, ReceiveQueue, Region,
-    SendQueue,
-};
-use doorbell::state::Reset;
+use doorbell::family::RemoteRegion;
 use doorbell::wr::RemoteSlice;
-use doorbell_hal::mmio::{Caching, Uncached, WriteCombining};
-use doorbell_hal::uverbs::Uverbs;
-
-/// How an end's requests are announced to the NIC, as a type.
-pub trait Announce: Caching {
-    /// Has the queue pair announce them so.
-    fn choose<V: Uverbs>(builder: QueuePairBuilder<V>) -> QueuePairBuilder<V, Self>;
-}
-
-impl Announce for Uncached {
-    fn choose<V: Uverbs>(builder: QueuePairBuilder<V>) -> QueuePairBuilder<V, Self> {
-        builder
-    }
-}
-
-impl Announce for WriteCombining {
-    fn choose<V: Uverbs>(builder: QueuePairBuilder<V>) -> QueuePairBuilder<V, Self> {
-        builder.write_combining()
-    }
-}
 
 /// One end: a queue pair, its completions, and its memory.
-pub struct End<V: Uverbs, C: Caching, W> {
-    pub sends: SendQueue<V, C>,
-    pub receives: ReceiveQueue<V>,
+pub struct End<F: Family, W> {
+    pub sends: F::Sends,
+    pub receives: F::Receives,
     /// Completions of requests.
     pub sent: W,
     /// Completions of receives.
     pub received: W,
-    pub memory: Buffers<V>,
+    pub memory: Buffers<F>,
     /// The other end's memory.
     pub peer: RemoteBuffers,
 }
 
 /// An end's memory, each piece with guard bytes before and after.
-pub struct Buffers<V: Uverbs> {
+pub struct Buffers<F: Family> {
     /// What messages come from.
-    pub source: Region<RemoteAtomic, V>,
+    pub source: F::Region,
     /// What messages go to.
-    pub target: Region<RemoteAtomic, V>,
+    pub target: F::Region,
 }
 
 /// An end's memory, as the other end names it.
@@ -66,36 +43,29 @@ const SENDS: u32 = 64;
 const RECEIVES: u32 = 8;
 
 /// An end that is not connected yet.
-pub struct Unconnected<V: Uverbs, C: Caching, W> {
-    queue_pair: QueuePair<Reset, V, C>,
+pub struct Unconnected<F: Family, W> {
+    queue_pair: F::QueuePair,
     sent: W,
     received: W,
-    memory: Buffers<V>,
+    memory: Buffers<F>,
 }
 
-impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
+impl<F: Family, W: Completions<F>> Unconnected<F, W> {
     /// On `nic`, with room for messages of `longest` bytes.
-    pub fn make(nic: &Nic<V>, longest: usize) -> Result<Self, Failure> {
+    pub fn make(nic: &F::Nic, longest: usize) -> Result<Self, Failure> {
         let sent = W::make(nic, SENDS)?;
         let received = W::make(nic, RECEIVES)?;
-        let builder = nic
-            .queue_pair(sent.queue())
-            .receive_completions(received.queue())
-            .sends(SENDS)
-            .receives(RECEIVES);
-        let queue_pair = C::choose(builder).create()?;
+        let sizes = Sizes { sends: SENDS, receives: RECEIVES };
+        let queue_pair = W::queue_pair(nic, &sent, &received, sizes)?;
         let len = longest + 2 * GUARD;
         // In order, so that the last byte of a write is the last to be seen.
-        let memory = Buffers {
-            source: nic.region(len, Order::InOrder)?,
-            target: nic.region(len, Order::InOrder)?,
-        };
+        let memory = Buffers { source: F::region(nic, len)?, target: F::region(nic, len)? };
         Ok(Unconnected { queue_pair, sent, received, memory })
     }
 
     /// What the other end needs to know of the queue pair.
     pub fn endpoint(&self) -> Endpoint {
-        self.queue_pair.endpoint()
+        F::endpoint(&self.queue_pair)
     }
 
     /// This end's memory, for the other end.
@@ -109,22 +79,22 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
         endpoint: &Endpoint,
         peer: RemoteBuffers,
         connection: &Connection,
-    ) -> Result<End<V, C, W>, Failure> {
+    ) -> Result<End<F, W>, Failure> {
         let Unconnected { queue_pair, sent, received, memory } = self;
         let rights = PeerRights::WRITE | PeerRights::READ | PeerRights::ATOMIC;
-        let (sends, receives) = queue_pair.connect(rights, endpoint, connection)?.split();
+        let (sends, receives) = F::connect(queue_pair, rights, endpoint, connection)?;
         Ok(End { sends, receives, sent, received, memory, peer })
     }
 }
 
 /// Two ends on `nic` that are connected to each other, with room for messages of `longest` bytes.
-pub fn connected<V: Uverbs, C: Announce, W: Completions<V>>(
-    nic: &Nic<V>,
+pub fn connected<F: Family, W: Completions<F>>(
+    nic: &F::Nic,
     longest: usize,
     connection: &Connection,
-) -> Result<[End<V, C, W>; 2], Failure> {
-    let first = Unconnected::<V, C, W>::make(nic, longest)?;
-    let second = Unconnected::<V, C, W>::make(nic, longest)?;
+) -> Result<[End<F, W>; 2], Failure> {
+    let first = Unconnected::<F, W>::make(nic, longest)?;
+    let second = Unconnected::<F, W>::make(nic, longest)?;
     let endpoints = [first.endpoint(), second.endpoint()];
     let memories = [first.remote(), second.remote()];
     Ok([

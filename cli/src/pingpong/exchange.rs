@@ -3,10 +3,8 @@
 use crate::arguments::Op;
 use crate::failure::Failure;
 use doorbell::completion::Arrival;
-use doorbell::mlx5::SendQueue;
+use doorbell::family::SendQueue;
 use doorbell::wr::{self, Inline, LocalSlice, RemoteSlice};
-use doorbell_hal::mmio::Caching;
-use doorbell_hal::uverbs::Uverbs;
 
 /// What one request names, made before the clock starts.
 #[derive(Clone, Copy)]
@@ -62,10 +60,7 @@ pub trait Exchange {
     const MOVES: Moves;
 
     /// Posts the request, signaled.
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure>;
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure>;
 
     /// What the other end's receive says of it. Only for what is seen so.
     fn arrival(_immediate: u32) -> Arrival {
@@ -92,10 +87,7 @@ impl Exchange for Write {
     const MOVES: Moves = Moves::There;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, remote, inline, .. } = *request;
         match inline {
             None => queue.post(wr::write(local, remote)?.id(id).signaled())?,
@@ -111,10 +103,7 @@ impl Exchange for WriteImmediate {
     const MOVES: Moves = Moves::There;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, remote, inline, immediate, .. } = *request;
         match inline {
             None => {
@@ -139,10 +128,7 @@ impl Exchange for Read {
     const MOVES: Moves = Moves::Here;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, remote, .. } = *request;
         Ok(queue.post(wr::read(local, remote)?.id(id).signaled())?)
     }
@@ -154,10 +140,7 @@ impl Exchange for Send {
     const MOVES: Moves = Moves::There;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, inline, .. } = *request;
         match inline {
             None => queue.post(wr::send(local).id(id).signaled())?,
@@ -173,10 +156,7 @@ impl Exchange for SendImmediate {
     const MOVES: Moves = Moves::There;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, inline, immediate, .. } = *request;
         match inline {
             None => queue.post(wr::send_immediate(local, immediate).id(id).signaled())?,
@@ -198,10 +178,7 @@ impl Exchange for FetchAdd {
     const MOVES: Moves = Moves::Word;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, remote, atomic, .. } = *request;
         let add = wr::fetch_add(local, remote, atomic.operand)?;
         Ok(queue.post(add.id(id).signaled())?)
@@ -218,10 +195,7 @@ impl Exchange for CompareSwap {
     const MOVES: Moves = Moves::Word;
 
     #[inline]
-    fn post<V: Uverbs, C: Caching>(
-        queue: &mut SendQueue<V, C>,
-        request: &Request<'_>,
-    ) -> Result<(), Failure> {
+    fn post<Q: SendQueue>(queue: &mut Q, request: &Request<'_>) -> Result<(), Failure> {
         let Request { id, local, remote, atomic, .. } = *request;
         let swap = wr::compare_swap(local, remote, atomic.compare, atomic.operand)?;
         Ok(queue.post(swap.id(id).signaled())?)

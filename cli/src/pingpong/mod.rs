@@ -25,15 +25,18 @@ mod verify;
 use crate::arguments::{Doorbell, Op, PingpongOptions, Stranger};
 use crate::completions::{Completions, Patience, Polling, Sleeping};
 use crate::failure::Failure;
+use crate::family::{Connectx, Facts, Family, Netxtreme};
 use crate::{nics, units};
 use apart::{Apart, Side};
 use conversation::Conversation;
+use doorbell::bnxt;
+use doorbell::connection::Connection;
 use doorbell::endpoint::Mtu;
-use doorbell::mlx5::{Connection, Nic};
+use doorbell::mlx5;
 use doorbell_hal::linux::Machine;
-use doorbell_hal::mmio::{Caching, Uncached, WriteCombining};
+use doorbell_hal::mmio::{Uncached, WriteCombining};
+use doorbell_hal::pci::PciFunction;
 use doorbell_hal::uverbs::Uverbs;
-use end::Announce;
 use exchange::Exchange;
 use progress::Progress;
 use report::{Device, Setup, Table, Waiting};
@@ -55,7 +58,7 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
 
     let mut out = io::stdout().lock();
     let timeout = Duration::from_secs(options.timeout);
-    let is_virtual = options.device == nics::VIRTUAL;
+    let is_virtual = [nics::VIRTUAL, nics::VIRTUAL_NETXTREME].contains(&options.device.as_str());
     let patience = Patience::new(is_virtual, timeout, interrupted);
     if let Some(Stranger::RcPingpong) = options.with {
         return with_stranger(options, &patience, &mut out);
@@ -70,17 +73,29 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
         }
         (None, None) => None,
     };
+    if options.device == nics::VIRTUAL_NETXTREME {
+        let Some(_) = &partner else {
+            let nic = nics::open_virtual_netxtreme()?;
+            return on_netxtreme(&nic, true, options, patience, None, &mut out);
+        };
+        let text = format!("{} is in one process: no --listen, no --connect", options.device);
+        return Err(Failure::Usage(text));
+    }
+    if let Some(index) = bnxt::index(&options.device) {
+        let nic = bnxt::open(&Machine::this(), index)?;
+        return on_netxtreme(&nic, false, options, patience, partner, &mut out);
+    }
     if !is_virtual {
         let nic = nics::open_real(&Machine::this(), &options.device)?;
-        return run_on(&nic, false, options, patience, partner, &mut out);
+        return on_connectx(&nic, false, options, patience, partner, &mut out);
     }
     let Some((_, conversation)) = &partner else {
-        return run_on(&nics::open_virtual()?, true, options, patience, None, &mut out);
+        return on_connectx(&nics::open_virtual()?, true, options, patience, None, &mut out);
     };
     let own_ip = conversation.own_ip()?;
     let (nic, counters) =
         nics::open_on_udp(own_ip, options.mtu.map(Mtu::from), options.pcap.as_deref())?;
-    let ended = run_on(&nic, true, options, patience, partner, &mut out);
+    let ended = on_connectx(&nic, true, options, patience, partner, &mut out);
     drop(nic);
     if !options.json {
         writeln!(out, "{}", counters.read())?;
@@ -114,31 +129,70 @@ fn with_stranger(
 const GOODBYE: Duration = Duration::from_millis(500);
 
 fn with_stranger_on<V: Uverbs>(
-    nic: &Nic<V>,
+    nic: &mlx5::Nic<V>,
     options: &PingpongOptions,
     patience: &Patience,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     use rc_pingpong::play;
+    type Plain<V> = Connectx<V, Uncached>;
+    type Combining<V> = Connectx<V, WriteCombining>;
     match (options.doorbell, options.events) {
-        (Doorbell::Uncached, false) => play::<V, Uncached, Polling<V>>(nic, options, patience, out),
-        (Doorbell::Uncached, true) => play::<V, Uncached, Sleeping<V>>(nic, options, patience, out),
+        (Doorbell::Uncached, false) => {
+            play::<Plain<V>, Polling<Plain<V>>>(nic, options, patience, out)
+        }
+        (Doorbell::Uncached, true) => play::<Plain<V>, Sleeping<V>>(nic, options, patience, out),
         (Doorbell::BlueFlame, false) => {
-            play::<V, WriteCombining, Polling<V>>(nic, options, patience, out)
+            play::<Combining<V>, Polling<Combining<V>>>(nic, options, patience, out)
         }
         (Doorbell::BlueFlame, true) => {
-            play::<V, WriteCombining, Sleeping<V>>(nic, options, patience, out)
+            play::<Combining<V>, Sleeping<V>>(nic, options, patience, out)
         }
     }
 }
 
-/// Chooses the types that the options stand for.
-fn run_on<V: Uverbs>(
-    nic: &Nic<V>,
+/// Chooses the types that the options stand for, on a ConnectX.
+fn on_connectx<V: Uverbs>(
+    nic: &mlx5::Nic<V>,
     is_virtual: bool,
     options: &PingpongOptions,
     patience: Patience,
     partner: Option<(Side, Conversation)>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    type Plain<V> = Connectx<V, Uncached>;
+    type Combining<V> = Connectx<V, WriteCombining>;
+    let run = (nic, is_virtual, options, patience, partner);
+    match (options.doorbell, options.events) {
+        (Doorbell::Uncached, false) => play::<Plain<V>, Polling<Plain<V>>>(run, out),
+        (Doorbell::Uncached, true) => play::<Plain<V>, Sleeping<V>>(run, out),
+        (Doorbell::BlueFlame, false) => play::<Combining<V>, Polling<Combining<V>>>(run, out),
+        (Doorbell::BlueFlame, true) => play::<Combining<V>, Sleeping<V>>(run, out),
+    }
+}
+
+/// The same on a BCM57608.
+fn on_netxtreme<P: PciFunction>(
+    nic: &bnxt::Nic<P>,
+    is_virtual: bool,
+    options: &PingpongOptions,
+    patience: Patience,
+    partner: Option<(Side, Conversation)>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    if options.events || options.doorbell != Doorbell::Uncached {
+        let text = "a BCM57608 is polled, and its doorbells are plain stores".into();
+        return Err(Failure::Usage(text));
+    }
+    let run = (nic, is_virtual, options, patience, partner);
+    play::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
+}
+
+/// A NIC, whether it is virtual, and what is to be done on it, for how long, and with whom.
+type ToRun<'a, N> = (&'a N, bool, &'a PingpongOptions, Patience, Option<(Side, Conversation)>);
+
+fn play<F: Family, W: Completions<F>>(
+    (nic, is_virtual, options, patience, partner): ToRun<'_, F::Nic>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let plans = plans(options);
@@ -150,7 +204,7 @@ fn run_on<V: Uverbs>(
     let max_mtu = options.mtu.map(Mtu::from);
     let setup = Setup {
         device: Device {
-            name: nic.name().into(),
+            name: options.device.clone(),
             is_virtual,
             link_layer: report::link_layer(nic.link()),
             gid: nic.gid().into(),
@@ -163,13 +217,7 @@ fn run_on<V: Uverbs>(
     };
     let connection = Connection { max_mtu, ..Connection::new() };
     let json = options.json;
-    let run = Run { nic, plans, longest, setup, connection, patience, partner, json };
-    match (options.doorbell, options.events) {
-        (Doorbell::Uncached, false) => run.play::<Uncached, Polling<V>>(out),
-        (Doorbell::Uncached, true) => run.play::<Uncached, Sleeping<V>>(out),
-        (Doorbell::BlueFlame, false) => run.play::<WriteCombining, Polling<V>>(out),
-        (Doorbell::BlueFlame, true) => run.play::<WriteCombining, Sleeping<V>>(out),
-    }
+    Run { nic, plans, longest, setup, connection, patience, partner, json }.play::<W>(out)
 }
 
 /// Bytes that are moved each way when nobody says how often.
@@ -199,8 +247,8 @@ fn plans(options: &PingpongOptions) -> Vec<Plan> {
 }
 
 /// A run that is set up.
-struct Run<'a, V: Uverbs> {
-    nic: &'a Nic<V>,
+struct Run<'a, F: Family> {
+    nic: &'a F::Nic,
     plans: Vec<Plan>,
     /// The longest message.
     longest: u32,
@@ -213,24 +261,24 @@ struct Run<'a, V: Uverbs> {
 }
 
 /// Who plays.
-enum Players<V: Uverbs, C: Caching, W> {
-    Together(Box<Match<V, C, W>>),
-    Apart(Box<Apart<V, C, W>>),
+enum Players<F: Family, W> {
+    Together(Box<Match<F, W>>),
+    Apart(Box<Apart<F, W>>),
 }
 
-impl<V: Uverbs> Run<'_, V> {
-    fn play<C: Announce, W: Completions<V>>(mut self, out: &mut impl Write) -> Result<(), Failure> {
+impl<F: Family> Run<'_, F> {
+    fn play<W: Completions<F>>(mut self, out: &mut impl Write) -> Result<(), Failure> {
         // Who only answers takes no times that mean something.
         let mut quiet = self.json;
         let mut players = match self.partner.take() {
             None => Players::Together(Box::new(Match {
-                ends: end::connected::<V, C, W>(self.nic, self.longest as usize, &self.connection)?,
+                ends: end::connected::<F, W>(self.nic, self.longest as usize, &self.connection)?,
                 patience: self.patience,
                 seed: self.setup.seed,
                 inline: self.setup.inline,
                 verifier: Verifier::new(),
             })),
-            Some((Side::First, conversation)) => Players::Apart(Box::new(Apart::<V, C, W>::ask(
+            Some((Side::First, conversation)) => Players::Apart(Box::new(Apart::<F, W>::ask(
                 self.nic,
                 self.plans.clone(),
                 &self.setup,
@@ -239,7 +287,7 @@ impl<V: Uverbs> Run<'_, V> {
                 conversation,
             )?)),
             Some((Side::Second, conversation)) => {
-                let (apart, plans) = Apart::<V, C, W>::answer(
+                let (apart, plans) = Apart::<F, W>::answer(
                     self.nic,
                     self.longest,
                     &self.connection,
@@ -294,7 +342,7 @@ impl<V: Uverbs> Run<'_, V> {
     }
 }
 
-impl<V: Uverbs, C: Announce, W: Completions<V>> Players<V, C, W> {
+impl<F: Family, W: Completions<F>> Players<F, W> {
     fn measure_one(&mut self, plan: &Plan, progress: &mut Progress) -> Result<Measured, Failure> {
         match plan.op {
             Op::Write => self.measure::<exchange::Write>(plan, progress),

@@ -7,18 +7,18 @@
 //! client, and compares them, too.
 
 use super::conversation;
-use super::end::{Announce, End, RemoteBuffers, Unconnected};
+use super::end::{End, RemoteBuffers, Unconnected};
 use super::verify::{GUARD, same};
 use crate::arguments::PingpongOptions;
 use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
+use crate::family::{Facts, Family};
 use crate::units;
 use doorbell::completion::Arrival;
+use doorbell::connection::Connection;
 use doorbell::endpoint::{Endpoint, LinkLayer, Mtu, Parts};
-use doorbell::mlx5::{Connection, Nic};
+use doorbell::family::{ReceiveQueue, Region, SendQueue};
 use doorbell::wr::{self, RemoteSlice};
-use doorbell_hal::mmio::Caching;
-use doorbell_hal::uverbs::Uverbs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
@@ -101,8 +101,8 @@ impl Address {
 }
 
 /// Plays what the options say, with the server at their host, or as the server.
-pub fn play<V: Uverbs, C: Announce, W: Completions<V>>(
-    nic: &Nic<V>,
+pub fn play<F: Family, W: Completions<F>>(
+    nic: &F::Nic,
     options: &PingpongOptions,
     patience: &Patience,
     out: &mut impl Write,
@@ -111,7 +111,7 @@ pub fn play<V: Uverbs, C: Announce, W: Completions<V>>(
     let iterations = options.iterations.unwrap_or(ITERATIONS);
     let mtu = options.mtu.map_or(MTU, Mtu::from).min(nic.mtu());
     let connection = Connection { max_mtu: Some(mtu), ..Connection::new() };
-    let unconnected = Unconnected::<V, C, W>::make(nic, size as usize)?;
+    let unconnected = Unconnected::<F, W>::make(nic, size as usize)?;
     let own = Address::of(&unconnected.endpoint());
     let connect = |address: Address| {
         let endpoint = address.endpoint(nic.link(), mtu)?;
@@ -164,8 +164,8 @@ pub fn play<V: Uverbs, C: Announce, W: Completions<V>>(
 }
 
 /// The rounds.
-struct Game<'a, V: Uverbs, C: Caching, W> {
-    end: End<V, C, W>,
+struct Game<'a, F: Family, W> {
+    end: End<F, W>,
     size: u32,
     patience: &'a Patience,
     seed: u64,
@@ -173,7 +173,7 @@ struct Game<'a, V: Uverbs, C: Caching, W> {
     verified: u64,
 }
 
-impl<V: Uverbs, C: Caching, W: Completions<V>> Game<'_, V, C, W> {
+impl<F: Family, W: Completions<F>> Game<'_, F, W> {
     /// A message there, which comes back.
     fn ask(&mut self, number: u64) -> Result<(), Failure> {
         let mut bytes = vec![0; self.size as usize];
@@ -242,11 +242,7 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Game<'_, V, C, W> {
     }
 }
 
-fn post_receive<V: Uverbs, C: Caching, W>(
-    end: &mut End<V, C, W>,
-    size: u32,
-    number: u64,
-) -> Result<(), Failure> {
+fn post_receive<F: Family, W>(end: &mut End<F, W>, size: u32, number: u64) -> Result<(), Failure> {
     let into = end.memory.target.slice(GUARD..GUARD + size as usize)?;
     end.receives.post(wr::receive(into).id(number))?;
     end.receives.ring();

@@ -10,12 +10,10 @@ use super::verify::{Contents, GUARD, Verifier, same};
 use crate::arguments::Op;
 use crate::completions::{Completions, Meanwhile, Patience};
 use crate::failure::Failure;
+use crate::family::Family;
 use doorbell::completion::{Arrival, Received, Sent, Status};
-use doorbell::mlx5::Region;
-use doorbell::mlx5::access::RemoteAtomic;
+use doorbell::family::{ReceiveQueue, Region, SendQueue};
 use doorbell::wr::{self, OutOfBounds};
-use doorbell_hal::mmio::Caching;
-use doorbell_hal::uverbs::Uverbs;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{Ordering, fence};
@@ -47,8 +45,8 @@ pub struct Measured {
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Two connected ends, and what a measurement of them needs.
-pub struct Match<V: Uverbs, C: Caching, W> {
-    pub ends: [End<V, C, W>; 2],
+pub struct Match<F: Family, W> {
+    pub ends: [End<F, W>; 2],
     pub patience: Patience,
     pub seed: u64,
     /// Whether the bytes travel in the requests, where they can.
@@ -96,7 +94,7 @@ pub struct Awaited {
     atomic: Atomic,
 }
 
-impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
+impl<F: Family, W: Completions<F>> Match<F, W> {
     /// Measures `plan`. `after_round` is called between rounds.
     pub fn measure<E: Exchange>(
         &mut self,
@@ -132,20 +130,17 @@ impl<V: Uverbs, C: Caching, W: Completions<V>> Match<V, C, W> {
 
         let ping = Message::new(*seed, 2 * round, size);
         let pong = Message::new(*seed, 2 * round + 1, size);
-        let ping =
-            prepare::<E, _, _, _>(first, second, ping, ping_inline, verifier).map_err(there)?;
-        let pong =
-            prepare::<E, _, _, _>(second, first, pong, pong_inline, verifier).map_err(back)?;
+        let ping = prepare::<E, _, _>(first, second, ping, ping_inline, verifier).map_err(there)?;
+        let pong = prepare::<E, _, _>(second, first, pong, pong_inline, verifier).map_err(back)?;
 
         let start = Instant::now();
-        let pinged = go::<E, _, _, _>(first, second, &ping, patience).map_err(there)?;
-        let ponged = go::<E, _, _, _>(second, first, &pong, patience).map_err(back)?;
+        let pinged = go::<E, _, _>(first, second, &ping, patience).map_err(there)?;
+        let ponged = go::<E, _, _>(second, first, &pong, patience).map_err(back)?;
         let time = start.elapsed();
 
-        let bytes = check::<E, _, _, _>(first, second, &ping, pinged, patience, verifier)
+        let bytes = check::<E, _, _>(first, second, &ping, pinged, patience, verifier)
             .map_err(there)?
-            + check::<E, _, _, _>(second, first, &pong, ponged, patience, verifier)
-                .map_err(back)?;
+            + check::<E, _, _>(second, first, &pong, ponged, patience, verifier).map_err(back)?;
         Ok((time, bytes))
     }
 }
@@ -184,8 +179,8 @@ pub fn inline_room<E: Exchange>(inline: bool, plan: &Plan) -> [Vec<u8>; 2] {
 
 /// Makes ready what has to receive a message: clears the way to where it goes to, and puts it where
 /// it is fetched from.
-pub fn prepare_to<E: Exchange, V: Uverbs, C: Caching, W>(
-    to: &mut End<V, C, W>,
+pub fn prepare_to<E: Exchange, F: Family, W>(
+    to: &mut End<F, W>,
     message: Message,
     verifier: &mut Verifier,
 ) -> Result<Awaited, Failure> {
@@ -217,8 +212,8 @@ pub fn prepare_to<E: Exchange, V: Uverbs, C: Caching, W>(
 
 /// Makes ready what sends a message: puts it where it comes from, clears the way to where it is
 /// fetched to, and makes the request that moves it.
-pub fn prepare_from<'a, E: Exchange, V: Uverbs, C: Caching, W>(
-    from: &mut End<V, C, W>,
+pub fn prepare_from<'a, E: Exchange, F: Family, W>(
+    from: &mut End<F, W>,
     message: Message,
     inline: &'a mut [u8],
     verifier: &mut Verifier,
@@ -253,21 +248,21 @@ pub fn prepare_from<'a, E: Exchange, V: Uverbs, C: Caching, W>(
 }
 
 /// Makes both ends ready for a message.
-fn prepare<'a, E: Exchange, V: Uverbs, C: Caching, W>(
-    from: &mut End<V, C, W>,
-    to: &mut End<V, C, W>,
+fn prepare<'a, E: Exchange, F: Family, W>(
+    from: &mut End<F, W>,
+    to: &mut End<F, W>,
     message: Message,
     inline: &'a mut [u8],
     verifier: &mut Verifier,
 ) -> Result<(Way<'a>, Awaited), Failure> {
-    let awaited = prepare_to::<E, _, _, _>(to, message, verifier)?;
-    Ok((prepare_from::<E, _, _, _>(from, message, inline, verifier)?, awaited))
+    let awaited = prepare_to::<E, _, _>(to, message, verifier)?;
+    Ok((prepare_from::<E, _, _>(from, message, inline, verifier)?, awaited))
 }
 
 /// Posts the request. Answers its completion, if that is what shows that it has done its work.
 #[inline]
-pub fn depart<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
-    from: &mut End<V, C, W>,
+pub fn depart<E: Exchange, F: Family, W: Completions<F>>(
+    from: &mut End<F, W>,
     way: &Way<'_>,
     patience: &Patience,
 ) -> Result<Option<Sent>, Failure> {
@@ -281,8 +276,8 @@ pub fn depart<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
 
 /// Sees the message arrive. Answers the completion of its receive, if it takes one.
 #[inline]
-pub fn arrive<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
-    to: &mut End<V, C, W>,
+pub fn arrive<E: Exchange, F: Family, W: Completions<F>>(
+    to: &mut End<F, W>,
     awaited: &Awaited,
     patience: &Patience,
     meanwhile: Meanwhile<'_>,
@@ -315,13 +310,13 @@ struct Outcome {
 
 /// Sends a message and sees it arrive. This is what is timed.
 #[inline]
-fn go<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
-    from: &mut End<V, C, W>,
-    to: &mut End<V, C, W>,
+fn go<E: Exchange, F: Family, W: Completions<F>>(
+    from: &mut End<F, W>,
+    to: &mut End<F, W>,
     (way, awaited): &(Way<'_>, Awaited),
     patience: &Patience,
 ) -> Result<Outcome, Failure> {
-    let mut sent = depart::<E, _, _, _>(from, way, patience)?;
+    let mut sent = depart::<E, _, _>(from, way, patience)?;
     // A request that fails is not to be waited for at the other end.
     let mut has_failed = || {
         if sent.is_none() {
@@ -329,7 +324,7 @@ fn go<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
         }
         Ok(())
     };
-    match arrive::<E, _, _, _>(to, awaited, patience, &mut has_failed) {
+    match arrive::<E, _, _>(to, awaited, patience, &mut has_failed) {
         Ok(received) => Ok(Outcome { sent, received }),
         Err(failure) => Err(reason(failure, &mut from.sent, patience)),
     }
@@ -337,7 +332,7 @@ fn go<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
 
 /// Why a receive failed: if it was only flushed, what its sender was told.
 #[cold]
-fn reason<V: Uverbs, W: Completions<V>>(
+fn reason<F: Family, W: Completions<F>>(
     failure: Failure,
     sent: &mut W,
     patience: &Patience,
@@ -351,8 +346,8 @@ fn reason<V: Uverbs, W: Completions<V>>(
 }
 
 /// Checks the sending end of a message that has arrived. Answers how many of its bytes came here.
-pub fn check_from<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
-    from: &mut End<V, C, W>,
+pub fn check_from<E: Exchange, F: Family, W: Completions<F>>(
+    from: &mut End<F, W>,
     way: &Way<'_>,
     sent: Option<Sent>,
     patience: &Patience,
@@ -376,8 +371,8 @@ pub fn check_from<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
 }
 
 /// Checks the receiving end of a message that has arrived. Answers how many of its bytes came here.
-pub fn check_to<E: Exchange, V: Uverbs, C: Caching, W>(
-    to: &mut End<V, C, W>,
+pub fn check_to<E: Exchange, F: Family, W>(
+    to: &mut End<F, W>,
     awaited: &Awaited,
     received: Option<Received>,
     verifier: &mut Verifier,
@@ -401,22 +396,22 @@ pub fn check_to<E: Exchange, V: Uverbs, C: Caching, W>(
 }
 
 /// The word that an atomic works on, or fetches.
-fn word<V: Uverbs>(region: &Region<RemoteAtomic, V>) -> Result<u64, OutOfBounds> {
+fn word(region: &impl Region) -> Result<u64, OutOfBounds> {
     let mut bytes = [0; 8];
     region.read_at(GUARD, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
 }
 
 /// Checks everything about a message that has arrived. Answers how many bytes of it moved.
-fn check<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
-    from: &mut End<V, C, W>,
-    to: &mut End<V, C, W>,
+fn check<E: Exchange, F: Family, W: Completions<F>>(
+    from: &mut End<F, W>,
+    to: &mut End<F, W>,
     (way, awaited): &(Way<'_>, Awaited),
     outcome: Outcome,
     patience: &Patience,
     verifier: &mut Verifier,
 ) -> Result<u64, Failure> {
-    let fetched = check_from::<E, _, _, _>(from, way, outcome.sent, patience, verifier)?;
-    let left = check_to::<E, _, _, _>(to, awaited, outcome.received, verifier)?;
+    let fetched = check_from::<E, _, _>(from, way, outcome.sent, patience, verifier)?;
+    let left = check_to::<E, _, _>(to, awaited, outcome.received, verifier)?;
     Ok(fetched + left)
 }
 
@@ -424,6 +419,7 @@ fn check<E: Exchange, V: Uverbs, C: Caching, W: Completions<V>>(
 mod tests {
     use super::*;
     use crate::completions::{Polling, Sleeping};
+    use crate::family::Connectx;
     use crate::nics;
     use crate::pingpong::end::connected;
     use crate::pingpong::exchange::{self, CompareSwap, FetchAdd, Read, WriteImmediate};
@@ -434,11 +430,12 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    type Ends<W> = [End<VirtualConnectx, Uncached, W>; 2];
+    type Virtual = Connectx<VirtualConnectx, Uncached>;
+    type Ends<W> = [End<Virtual, W>; 2];
 
     const SIZE: usize = 5000;
 
-    fn ends<W: Completions<VirtualConnectx>>() -> Ends<W> {
+    fn ends<W: Completions<Virtual>>() -> Ends<W> {
         let nic = nics::open_virtual().unwrap();
         connected(&nic, SIZE, &Connection::new()).unwrap()
     }
@@ -450,24 +447,24 @@ mod tests {
     /// Moves one message, lets `spoil` have it, and checks it.
     fn spoiled<E: Exchange>(
         size: usize,
-        spoil: impl FnOnce(&mut Ends<Polling<VirtualConnectx>>, &mut Outcome),
+        spoil: impl FnOnce(&mut Ends<Polling<Virtual>>, &mut Outcome),
     ) -> Result<u64, Failure> {
         let (mut ends, patience, mut verifier) =
             (ends::<Polling<_>>(), patience(), Verifier::new());
         let [from, to] = &mut ends;
         let message = Message::new(1, 6, size);
-        let way = prepare::<E, _, _, _>(from, to, message, &mut [], &mut verifier)?;
-        let mut outcome = go::<E, _, _, _>(from, to, &way, &patience)?;
+        let way = prepare::<E, _, _>(from, to, message, &mut [], &mut verifier)?;
+        let mut outcome = go::<E, _, _>(from, to, &way, &patience)?;
         // So that the NIC is done with the memory.
         if outcome.sent.is_none() {
             outcome.sent = Some(from.sent.sent(&patience)?);
         }
         spoil(&mut ends, &mut outcome);
         let [from, to] = &mut ends;
-        check::<E, _, _, _>(from, to, &way, outcome, &patience, &mut verifier)
+        check::<E, _, _>(from, to, &way, outcome, &patience, &mut verifier)
     }
 
-    fn flip(region: &Region<RemoteAtomic, VirtualConnectx>, at: usize) {
+    fn flip(region: &impl Region, at: usize) {
         let mut byte = [0];
         region.read_at(at, &mut byte).unwrap();
         region.write_at(at, &[byte[0] ^ 1]).unwrap();
@@ -519,14 +516,14 @@ mod tests {
     }
 
     /// Sends a message that the other end refuses.
-    fn refused<E: Exchange, W: Completions<VirtualConnectx>>() -> Failure {
+    fn refused<E: Exchange, W: Completions<Virtual>>() -> Failure {
         let (mut ends, mut verifier) = (ends::<W>(), Verifier::new());
         let [from, to] = &mut ends;
         let message = Message::new(1, 6, 8);
-        let mut way = prepare::<E, _, _, _>(from, to, message, &mut [], &mut verifier).unwrap();
+        let mut way = prepare::<E, _, _>(from, to, message, &mut [], &mut verifier).unwrap();
         let remote = way.0.request.remote;
         way.0.request.remote = RemoteSlice::new(remote.address(), remote.len(), !remote.rkey());
-        go::<E, _, _, _>(from, to, &way, &patience()).err().expect("a wrong key is refused")
+        go::<E, _, _>(from, to, &way, &patience()).err().expect("a wrong key is refused")
     }
 
     #[test]
@@ -566,7 +563,7 @@ mod tests {
             let (mut ends, mut verifier) = (ends::<Polling<_>>(), Verifier::new());
             let [from, to] = &mut ends;
             let message = Message::new(1, number, 8);
-            let way = prepare::<CompareSwap, _, _, _>(from, to, message, &mut [], &mut verifier);
+            let way = prepare::<CompareSwap, _, _>(from, to, message, &mut [], &mut verifier);
             let atomic = way.unwrap().0.request.atomic;
             atomic.compare == atomic.original
         };

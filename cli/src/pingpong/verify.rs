@@ -5,10 +5,8 @@
 //! it goes to lie guard bytes that must stay as they are.
 
 use crate::failure::Failure;
-use doorbell::mlx5::Region;
-use doorbell::mlx5::access::Access;
+use doorbell::family::Region;
 use doorbell::wr::OutOfBounds;
-use doorbell_hal::uverbs::Uverbs;
 
 /// Guard bytes before a message's memory, and after it. A multiple of 8, for the words of atomics.
 pub const GUARD: usize = 64;
@@ -26,7 +24,7 @@ pub trait Memory {
     fn write_at(&self, at: usize, bytes: &[u8]) -> Result<(), OutOfBounds>;
 }
 
-impl<A: Access, V: Uverbs> Memory for Region<A, V> {
+impl<R: Region> Memory for R {
     fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         Region::read_at(self, at, bytes)
     }

@@ -96,6 +96,23 @@ fn each_operation_moves_and_verifies_each_size() {
 }
 
 #[test]
+fn each_operation_moves_and_verifies_each_size_on_the_virtual_bcm57608() {
+    let device = ["pingpong", "--device", "virtual-netxtreme", "--op", "all", "--json"];
+    let options = ["--iterations", "40", "--warmup", "4", "--sizes", "1,8,257,4096,4097,64K"];
+    let document = doorbell(&[&device[..], &options].concat()).json();
+    check(&document, &all(&[1, 8, 257, 4096, 4097, 65536]), 40, 4);
+    assert_eq!(document["device"]["name"], "virtual-netxtreme");
+    assert_eq!(document["device"]["virtual"], true);
+}
+
+#[test]
+fn a_bcm57608_is_only_polled_and_says_so() {
+    let device = ["pingpong", "--device", "virtual-netxtreme"];
+    let error = doorbell(&[&device[..], &["--events"]].concat()).error(2);
+    assert!(error.contains("BCM57608"), "{error}");
+}
+
+#[test]
 fn each_operation_works_with_events() {
     let options = ["pingpong", "--op", "all", "--iterations", "40", "--warmup", "0", "--json"];
     let document = doorbell(&[&options[..], &["--events", "--sizes", "1,5000"]].concat()).json();
