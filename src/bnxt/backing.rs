@@ -293,3 +293,108 @@ fn initialize(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    fn kind(number: u16, most: u32, least: u32, splits: &[u32]) -> Kind {
+        let mut answer = FuncBackingStoreQcapsV2Answer::new_zeroed();
+        answer.kind = number.into();
+        answer.entry_size = 64.into();
+        answer.max_num_entries = most.into();
+        answer.min_num_entries = least.into();
+        answer.subtype_valid_cnt = splits.len() as u8;
+        for (index, split) in splits.iter().enumerate() {
+            answer.split_entry[index] = (*split).into();
+        }
+        Kind { answer }
+    }
+
+    fn kinds(queue_pairs: u32, regions: u32, vectors: &[u32]) -> Vec<Kind> {
+        use context_type::*;
+        alloc::vec![
+            kind(QP, queue_pairs, 0, &[1024, 16, 256]),
+            kind(SRQ, 20_000, 0, &[8]),
+            kind(CQ, 1 << 20, 0, &[2048]),
+            kind(VNIC, 100, 0, &[]),
+            kind(STAT, 50, 0, &[]),
+            kind(SP_TQM_RING, 1 << 20, 32, &[]),
+            kind(FP_TQM_RING, 1 << 20, 0, &[]),
+            kind(MRAV, regions, 0, vectors),
+            kind(TIM, 1 << 20, 0, &[]),
+        ]
+    }
+
+    fn entries(kinds: &[Kind], limits: bool) -> (Vec<u64>, Plan) {
+        let (shares, plan) = plan(kinds, limits);
+        (shares.iter().map(|share| share.entries).collect(), plan)
+    }
+
+    #[test]
+    fn the_firmwares_contexts_hold_what_the_contract_says() {
+        // No limits of its own: at most 65,536 beyond those it keeps, and those it destroys fast.
+        let (all, plan) = entries(&kinds(1 << 20, 1 << 20, &[0]), false);
+        assert_eq!(plan.queue_pairs, 65_536 + 256);
+        assert_eq!(plan.regions, 262_144);
+        let extra = 65_536 + 256;
+        let qps = 1024 + 16 + extra;
+        let regions = 262_144 + 131_072;
+        assert_eq!(
+            all,
+            [
+                qps,
+                8 + 8192,
+                2048 + 2 * extra,
+                100,
+                50,
+                100 + 1024 + 2 * (extra + 16) + 32,
+                1024 + 2 * (extra + 16),
+                regions,
+                qps
+            ]
+        );
+        // Fewer than that: all there are; and half the entries are regions.
+        let (_, plan) = entries(&kinds(10_000, 1000, &[0]), false);
+        assert_eq!((plan.queue_pairs, plan.regions), (10_000 - 1024 - 16 + 256, 500));
+        // Limits of its own: every one; and the entries less its one count of address vectors.
+        let (_, plan) = entries(&kinds(1 << 20, 1 << 20, &[1 << 18]), true);
+        assert_eq!(plan.queue_pairs, (1 << 20) - 1024 - 16);
+        assert_eq!(plan.regions, (1 << 20) - (1 << 18));
+        // No one count of them: half again.
+        let (_, plan) = entries(&kinds(1 << 20, 1 << 20, &[1 << 18, 7]), true);
+        assert_eq!(plan.regions, 262_144);
+    }
+
+    #[test]
+    fn no_numbers_of_the_firmwares_overflow() {
+        let most = [u32::MAX; 4];
+        for limits in [false, true] {
+            for splits in [&most[..], &[0; 4], &[1 << 31], &[]] {
+                let kinds: Vec<_> =
+                    (0..16).map(|number| kind(number, u32::MAX, u32::MAX, splits)).collect();
+                entries(&kinds, limits);
+                entries(&[], limits);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_come_in_the_firmwares_multiples_and_bounds() {
+        let mut kind = kind(0, 1000, 10, &[]);
+        kind.answer.entry_multiple = 32;
+        assert_eq!(
+            [0, 1, 33, 999, 5000].map(|entries| kind.clamp(entries)),
+            [10, 32, 64, 1000, 1000]
+        );
+    }
+
+    #[test]
+    fn instances_are_the_set_bits() {
+        let mut kind = kind(0, 1, 1, &[]);
+        assert_eq!(instances(&kind), [0]);
+        kind.answer.instance_bit_map = 0x8000_0005.into();
+        assert_eq!(instances(&kind), [0, 2, 31]);
+    }
+}

@@ -70,6 +70,12 @@ impl LentMemory {
         Loan { base, len, granule: self.granule }
     }
 
+    /// Bytes that are lent.
+    pub fn lent(&self) -> usize {
+        let loans = self.loans.read().unwrap_or_else(PoisonError::into_inner);
+        loans.all.values().map(|bytes| bytes.len).sum()
+    }
+
     /// Takes a loan back. The device reaches its bytes no more. The caller holds the lock that the
     /// device holds while it touches memory.
     pub fn take_back(&self, loan: Loan) {

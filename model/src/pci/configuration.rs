@@ -19,6 +19,8 @@ const VENDOR_BYTES: u8 = 0x18;
 /// The device control register, whose top bit resets the function.
 const DEVICE_CONTROL: usize = EXPRESS + 8;
 const FUNCTION_LEVEL_RESET: u8 = 0x80;
+/// The device control register's bit by which writes may be reordered.
+const RELAXED_ORDERING: u8 = 0x10;
 
 /// What a function shows in its configuration space.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,11 @@ impl Configuration {
     /// Whether the function may start accesses to memory.
     pub(super) fn is_bus_master(&self) -> bool {
         self.bytes[COMMAND] & BUS_MASTER != 0
+    }
+
+    /// Whether writes that the function starts may be reordered.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.bytes[DEVICE_CONTROL] & RELAXED_ORDERING != 0
     }
 
     /// Copies bytes out; those beyond the end are zero.

@@ -11,6 +11,7 @@ use doorbell_hal::linux::Anonymous;
 use doorbell_hal::memory::DmaMemory;
 use doorbell_hal::mmio::RegisterPage;
 use doorbell_hal::pci::{Bar, BusAddress, DeviceAddresses, Interrupts, PciFunction};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 pub struct VirtualNetxtreme {
     device: Arc<Device>,
     number: u16,
+    devices: Devices,
 }
 
 /// What everything that a function has given out keeps alive.
@@ -48,7 +50,11 @@ pub struct NetxtremeBuilder {
     number: Option<u16>,
     bounds: Bounds,
     granule: Option<usize>,
+    devices: Devices,
 }
+
+/// Memory of other devices of the bus, by the function and the BAR that it is behind.
+type Devices = BTreeMap<(BusAddress, u8), Arc<Anonymous>>;
 
 impl NetxtremeBuilder {
     /// The network that the NIC is on; one of its own, that runs by itself, unless it is said.
@@ -76,6 +82,12 @@ impl NetxtremeBuilder {
         self
     }
 
+    /// There is another device on the bus, whose function `owner` has `memory` behind a BAR.
+    pub fn device(mut self, owner: BusAddress, bar: u8, memory: Arc<Anonymous>) -> Self {
+        self.devices.insert((owner, bar), memory);
+        self
+    }
+
     /// Switches the function on, and owns it.
     pub fn open(self) -> VirtualNetxtreme {
         let network = self.network.unwrap_or_else(Network::free);
@@ -95,7 +107,7 @@ impl NetxtremeBuilder {
             since: Instant::now(),
         };
         device.follow_bus_master(&device.configuration());
-        VirtualNetxtreme { device: Arc::new(device), number }
+        VirtualNetxtreme { device: Arc::new(device), number, devices: self.devices }
     }
 }
 
@@ -145,6 +157,16 @@ impl WatchedNetxtreme {
     /// Whether the function may start accesses to memory.
     pub fn is_bus_master(&self) -> bool {
         self.0.configuration().is_bus_master()
+    }
+
+    /// Whether writes that the function starts may be reordered.
+    pub fn is_relaxed(&self) -> bool {
+        self.0.configuration().is_relaxed()
+    }
+
+    /// Bytes of memory that the driver has given to the function, and not taken back.
+    pub fn lent(&self) -> usize {
+        self.0.memory.lent()
     }
 }
 
@@ -394,8 +416,24 @@ unsafe impl PciFunction for VirtualNetxtreme {
         Ok(Lent { device: Arc::clone(&self.device), loan })
     }
 
-    fn pin_device(&self, _: BusAddress, _: u8, _: u64, _: usize) -> Result<Lent, Errno> {
-        Err(Errno::ENODEV)
+    fn pin_device(
+        &self,
+        owner: BusAddress,
+        bar: u8,
+        offset: u64,
+        len: usize,
+    ) -> Result<Lent, Errno> {
+        let memory = self.devices.get(&(owner, bar)).ok_or(Errno::ENODEV)?;
+        let at = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let fits = at.checked_add(len).is_some_and(|end| end <= memory.len());
+        if !fits || len == 0 || !at.is_multiple_of(PAGE as usize) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: M1: the bytes are in the device's memory.
+        let start = unsafe { memory.as_ptr().add(at) };
+        // SAFETY: D1, M2: that memory is reached by raw copies only, and this function holds it.
+        let loan = unsafe { self.device.memory.lend(start, len) };
+        Ok(Lent { device: Arc::clone(&self.device), loan })
     }
 
     fn interrupts(&self, vectors: u16) -> Result<VirtualInterrupts, Errno> {

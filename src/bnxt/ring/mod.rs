@@ -28,6 +28,8 @@ pub mod outstanding;
 pub mod receive;
 pub mod send;
 pub mod slot;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use completion::CompletionRing;
 pub use failures::Failures;

@@ -1,0 +1,11 @@
+//! The driver of the BCM57608, on the virtual one, as an engine uses it.
+
+mod bounds;
+mod device;
+mod failing;
+mod firmware;
+mod life;
+mod machine;
+mod operations;
+mod regions;
+mod rings;
