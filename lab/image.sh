@@ -93,10 +93,16 @@ kernel_image() {
   archive "$tree" "$image"
 }
 
-# guest_image NAME FILE: the whole initial file system for the kernel NAME.
+# userland_of KERNEL LINK: which programs the guest with this kernel has. Bookworm's rdma-core is older than
+# the BCM57608.
+userland_of() {
+  if [[ $2 == netxtreme ]]; then echo new; else echo "$1"; fi
+}
+
+# guest_image KERNEL USERLAND FILE: the whole initial file system of a guest.
 guest_image() {
   local tree
-  userland_image "$1" && kernel_image "$1" || return 1
+  userland_image "$2" && kernel_image "$1" || return 1
   tree=$(mktemp -d) || return 1
   mkdir "$tree/lab"
   cp "$LAB/guest/init" "$tree/init"
@@ -104,7 +110,7 @@ guest_image() {
   cp -r "$LAB/suites" "$tree/lab/suites"
   chmod +x "$tree/init"
   cp -r "$LOGS/programs" "$tree/lab/bin"
-  archive "$tree" "$2.lab"
+  archive "$tree" "$3.lab"
   rm -rf "$tree"
-  cat "$CACHE/image/userland-$1.cpio" "$CACHE/image/$1.cpio" "$2.lab" >"$2" && rm "$2.lab"
+  cat "$CACHE/image/userland-$2.cpio" "$CACHE/image/$1.cpio" "$3.lab" >"$3" && rm "$3.lab"
 }

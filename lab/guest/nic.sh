@@ -13,6 +13,7 @@ loaded() {
 nic_modules() {
   case $LINK in
     software) modprobe -a rdma_rxe dummy || return 1 ;;
+    netxtreme) modprobe bnxt_en && modprobe bnxt_re || return 1 ;;
     *) modprobe mlx5_core && modprobe mlx5_ib || return 1 ;;
   esac
   modprobe -a ib_uverbs ib_umad rdma_ucm
@@ -34,6 +35,8 @@ nic_up() {
     NIC=rxe0 NETDEV=dummy0
     ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy
     [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev dummy0
+  elif [ "$LINK" = netxtreme ]; then
+    NIC=bnxt_re0
   else
     NIC=mlx5_0
   fi
@@ -76,6 +79,13 @@ find_gid() {
 
 # nic_down: unloads the drivers.
 nic_down() {
+  if [ "$LINK" = netxtreme ]; then
+    modprobe -r bnxt_re
+    loaded bnxt_re && return 1
+    modprobe -r bnxt_en
+    ! loaded bnxt_en
+    return
+  fi
   modprobe -r mlx5_ib
   loaded mlx5_ib && return 1
   modprobe -r mlx5_core

@@ -1,7 +1,8 @@
 # What a suite says its results with. Read by each suite, in the guest.
 # shellcheck shell=bash
 #
-# LINK is ethernet, infiniband or none: the kind of port of the virtual NIC.
+# LINK is what the virtual NIC is: ethernet or infiniband, a ConnectX with such a port; netxtreme, a
+# BCM57608; or software.
 
 # say LINE: a line for the host.
 say() {

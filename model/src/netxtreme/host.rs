@@ -260,7 +260,8 @@ impl Attendant<'_> {
         }
     }
 
-    /// Tells the program that polls that the queue pair completes no more: nothing else would.
+    /// Tells the programs that poll, or wait for events, that the queue pair completes no more: nothing
+    /// else would.
     fn terminate(&mut self) {
         let mut entry = TerminalCompletion::new_zeroed();
         entry.cqe_type_toggle = KindToggle::of(CompletionKind::Terminal, false);
@@ -269,6 +270,9 @@ impl Attendant<'_> {
         // What was received has its completions.
         entry.rq_cons_idx = 0.into();
         self.put(self.core.send_queue, entry.as_bytes(), true);
+        if self.core.receive_queue != self.core.send_queue {
+            self.put(self.core.receive_queue, entry.as_bytes(), true);
+        }
     }
 
     /// Fails the queue pair for a reason of the NIC's own.
@@ -423,9 +427,12 @@ impl Netxtreme {
     /// Fails a queue pair, as its driver or its context asks for.
     pub(super) fn fail_pair(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
         self.attend(number, now, fabric, |parts| {
-            parts.host.core.state = QueuePairState::Error;
+            let was = std::mem::replace(&mut parts.host.core.state, QueuePairState::Error);
             if let Some(connection) = parts.connection {
                 connection.fail(parts.host);
+            }
+            if !matches!(was, QueuePairState::Reset | QueuePairState::Error) {
+                parts.host.terminate();
             }
         });
     }

@@ -112,8 +112,10 @@ impl Netxtreme {
             Opcode::QueryQueuePair => self.query_queue_pair(&parse(bytes)?),
             Opcode::DestroyQueuePair => self.destroy_queue_pair(&parse(bytes)?, now, fabric),
             Opcode::ModifyCongestionControl => done(),
-            Opcode::QueryStatistics | Opcode::QueryExtendedStatistics => {
-                // Nothing is counted for it.
+            Opcode::QueryStatistics
+            | Opcode::QueryExtendedStatistics
+            | Opcode::QueryCongestionControl => {
+                // Nothing is counted, and congestion is not controlled.
                 let side = vec![0; usize::from(header.resp_size) * 16];
                 Ok(Finished { side, ..Finished::default() })
             }

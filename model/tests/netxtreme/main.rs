@@ -1,5 +1,7 @@
 //! The virtual BCM57608 with doorbell's own driver on it.
 
+mod families;
+
 use doorbell::bnxt::{Connection, Nic, PeerRights, access};
 use doorbell::completion::Completion;
 use doorbell::wr;

@@ -55,6 +55,8 @@ codes! {
         QueryVersion = 0x8b, "CMDQ_BASE_OPCODE_QUERY_VERSION";
         /// [`ModifyCongestionControl`](super::command::ModifyCongestionControl).
         ModifyCongestionControl = 0x8c, "CMDQ_BASE_OPCODE_MODIFY_ROCE_CC";
+        /// How congestion is controlled.
+        QueryCongestionControl = 0x8d, "CMDQ_BASE_OPCODE_QUERY_ROCE_CC";
         /// [`QueryStatistics`](super::command::QueryStatistics).
         QueryStatistics = 0x8e, "CMDQ_BASE_OPCODE_QUERY_ROCE_STATS";
         /// [`QueryExtendedStatistics`](super::command::QueryExtendedStatistics).
