@@ -42,7 +42,10 @@ check ping-fragments 30 ping -c 5 -i 0.2 -s 20000 10.9.0.2
 address=$(ip -n peer -6 address show dev "$second" scope link | sed -n 's,.*inet6 \(.*\)/.*,\1,p')
 check ping-ipv6 30 ping -6 -c 5 -i 0.2 "$address%$NETDEV"
 
-# TCP, both ways: what goes in comes out.
+# TCP, both ways: what goes in comes out. busybox's nc hangs up when its input ends, and the other end
+# then stops sending: the server's input stays open.
+mkfifo /tmp/open
+exec 9<>/tmp/open
 head -c 20000000 /dev/urandom >/tmp/sent
 for way in there back; do
   if [ $way = there ]; then
@@ -51,7 +54,7 @@ for way in there back; do
     server="nc -l -p 5000" client="$peer nc 10.9.0.1 5000"
   fi
   # shellcheck disable=SC2086 # a command and its arguments
-  timeout 60 $server >/tmp/received </dev/null &
+  timeout 60 $server >/tmp/received <&9 &
   wait_for 5 sh -c "grep -q ':1388 .* 0A ' /proc/net/tcp || $peer grep -q ':1388 .* 0A ' /proc/net/tcp"
   # shellcheck disable=SC2086 # a command and its arguments
   timeout 60 $client </tmp/sent >/dev/null

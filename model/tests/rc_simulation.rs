@@ -6,7 +6,9 @@
 
 mod rig;
 
-use doorbell_model::fabric::{Address, Fabric, Faults, Faulty, Loopback, Port, Tracer};
+use doorbell_model::fabric::{
+    Address, Fabric, FaultCounts, Faults, Faulty, Loopback, Port, Tracer,
+};
 use doorbell_model::memory::{Access, Buffer, Entry, List};
 use doorbell_model::rc::{Data, Failure, Mtu, Operation, Remote, Request, Status};
 use fastrand::Rng;
@@ -636,7 +638,17 @@ impl Simulation {
 }
 
 /// Runs a seed; a failure says which, and what the packets were.
-fn run(seed: u64) -> (Kind, bool) {
+/// What a seed came to.
+struct Ran {
+    kind: Kind,
+    /// Whether an end failed, as it may or must.
+    failed: bool,
+    /// Requests and receives that completed, each as the oracle says.
+    completed: u64,
+    faults: FaultCounts,
+}
+
+fn run(seed: u64) -> Ran {
     let mut simulation = Simulation::new(seed);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulation.run()));
     if let Err(panic) = result {
@@ -645,7 +657,13 @@ fn run(seed: u64) -> (Kind, bool) {
         eprintln!("failed at {} ns; to see it again: DOORBELL_SEED={seed}", simulation.now);
         std::panic::resume_unwind(panic);
     }
-    (simulation.kind, simulation.sides.iter().any(|side| side.end.connection.is_failed()))
+    let sides = &simulation.sides;
+    Ran {
+        kind: simulation.kind,
+        failed: sides.iter().any(|side| side.end.connection.is_failed()),
+        completed: sides.iter().map(|side| (side.sent + side.received) as u64).sum(),
+        faults: simulation.fabric.inner().counts(),
+    }
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -659,11 +677,24 @@ fn every_seed_comes_out_as_the_oracle_says() {
         run(seed);
         return;
     }
-    let mut failed = std::collections::HashMap::<_, u32>::new();
-    for seed in 0..variable("DOORBELL_SEEDS").unwrap_or(500) {
-        let (kind, failure) = run(seed);
-        *failed.entry(format!("{kind:?}")).or_default() += u32::from(failure);
+    let seeds = variable("DOORBELL_SEEDS").unwrap_or(500);
+    let (mut failed, mut completed) = (std::collections::HashMap::<_, u32>::new(), 0);
+    let mut total = FaultCounts::default();
+    for seed in 0..seeds {
+        let ran = run(seed);
+        *failed.entry(format!("{:?}", ran.kind)).or_default() += u32::from(ran.failed);
+        completed += ran.completed;
+        let FaultCounts { sent, lost, duplicated, reordered, delayed, corrupted } = ran.faults;
+        total.sent += sent;
+        total.lost += lost;
+        total.duplicated += duplicated;
+        total.reordered += reordered;
+        total.delayed += delayed;
+        total.corrupted += corrupted;
     }
+    // For who runs many.
+    println!("{seeds} seeds: {completed} requests and receives completed; ends failed: {failed:?}");
+    println!("{total:?}");
     // The runs that are about failures must have had some.
     if variable("DOORBELL_SEEDS").is_none() {
         for kind in [Kind::Vanish, Kind::Bad, Kind::NoReceives] {
