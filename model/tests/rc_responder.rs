@@ -423,6 +423,17 @@ fn more_repeated_reads_than_resources_wait_for_no_answer() {
 }
 
 #[test]
+fn a_read_that_is_answered_again_takes_no_resource_from_the_next_one() {
+    // The requester asks again, then finds the answer that was only late, and goes on.
+    let mut end = Setup { resources: 1, ..Setup::default() }.end(0);
+    let [late, next] = [0, 1].map(|psn| read(&end, psn, 0, 8));
+    assert_eq!(end.answer(0, [&late]).len(), 1);
+    let answers = summary(&end.answer(0, [&late, &next]));
+    let numbers: Vec<u32> = answers.iter().map(|answer| answer.1).collect();
+    assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
 fn a_read_repeated_in_the_middle_of_its_answer_starts_over() {
     let mut end = Setup { memory: 0x4000, ..Setup::default() }.end(0);
     end.device.write(0, &pattern(0x4000, 7));

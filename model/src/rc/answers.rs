@@ -29,6 +29,8 @@ struct Read {
     /// No packet has been sent yet.
     first: bool,
     message_sequence: u32,
+    /// It was asked for again: the requester may have all of it by now.
+    again: bool,
 }
 
 impl Answer {
@@ -49,9 +51,15 @@ impl Answers {
         self.0.clear();
     }
 
-    /// The reads among them.
-    pub(super) fn reads(&self) -> usize {
+    fn reads(&self) -> usize {
         self.0.iter().filter(|answer| matches!(answer, Answer::Read(_))).count()
+    }
+
+    /// The reads among them whose requester certainly waits for them. One that was asked for again may
+    /// have been answered by packets that were late: the requester's next read does not wait for it.
+    pub(super) fn awaited_reads(&self) -> usize {
+        let awaited = |answer: &&Answer| matches!(answer, Answer::Read(Read { again: false, .. }));
+        self.0.iter().filter(awaited).count()
     }
 
     /// Answers the read of `reth` with the packets from `psn` to before `end`.
@@ -63,7 +71,7 @@ impl Answers {
         domain: u32,
         message_sequence: u32,
     ) {
-        let read = Read { psn, end, reth, domain, first: true, message_sequence };
+        let read = Read { psn, end, reth, domain, first: true, message_sequence, again: false };
         self.0.push_back(Answer::Read(read));
     }
 
@@ -107,7 +115,7 @@ impl Answers {
         most: usize,
     ) {
         let room = self.reads() < most;
-        let read = Read { psn, end, reth, domain, first: true, message_sequence };
+        let read = Read { psn, end, reth, domain, first: true, message_sequence, again: true };
         // A part of the same read may still wait to be sent.
         let same = self.0.iter_mut().find_map(|answer| match answer {
             Answer::Read(other) if other.end == end => Some(other),

@@ -168,7 +168,7 @@ impl Responder {
             (ReadRequest, None) => {
                 let Headers::Remote(reth) = packet.headers else { return Err(INVALID) };
                 let resources = usize::from(attributes.responder_resources);
-                if !access.remote_read || self.answers.reads() >= resources {
+                if !access.remote_read || self.answers.awaited_reads() >= resources {
                     return Err(INVALID);
                 }
                 check_remote(domain, Right::RemoteRead, reth, host)?;
