@@ -103,13 +103,13 @@ structures! {
         header: CommandHeader, 0;
     }
 
-    /// Asks what the function can: answered by [`FunctionAnswer`].
+    /// Asks what the function can: answered by [`FunctionAnswer`](super::answer::FunctionAnswer).
     pub struct QueryFunction, "cmdq_query_func", size 16 {
         /// What every command begins with.
         header: CommandHeader, 0;
     }
 
-    /// Asks for versions: answered by [`VersionEvent`].
+    /// Asks for versions: answered by [`VersionEvent`](super::event::VersionEvent).
     pub struct QueryVersion, "cmdq_query_version", size 16 {
         /// What every command begins with.
         header: CommandHeader, 0;
@@ -137,7 +137,7 @@ structures! {
         reserved48: [u8; 6], 0x32;
     }
 
-    /// Destroys a completion queue: answered by [`DestroyCompletionQueueEvent`].
+    /// Destroys a completion queue: answered by [`DestroyCompletionQueueEvent`](super::event::DestroyCompletionQueueEvent).
     pub struct DestroyCompletionQueue, "cmdq_destroy_cq", size 24 {
         /// What every command begins with.
         header: CommandHeader, 0;
@@ -307,7 +307,7 @@ structures! {
         reserved32: U32, 0x8c;
     }
 
-    /// Asks about a queue pair: answered by [`QueuePairAnswer`].
+    /// Asks about a queue pair: answered by [`QueuePairAnswer`](super::answer::QueuePairAnswer).
     pub struct QueryQueuePair, "cmdq_query_qp", size 24 {
         /// What every command begins with.
         header: CommandHeader, 0;
@@ -427,7 +427,7 @@ structures! {
         unused_0: U16, 0x2e;
     }
 
-    /// Asks about a global identifier: answered by [`GidAnswer`].
+    /// Asks about a global identifier: answered by [`GidAnswer`](super::answer::GidAnswer).
     pub struct QueryGid, "cmdq_query_gid", size 24 {
         /// What every command begins with.
         header: CommandHeader, 0;
@@ -511,7 +511,7 @@ structures! {
         unused_0: U32, 0x14;
     }
 
-    /// Asks about a shared receive queue: answered by [`SharedReceiveQueueAnswer`].
+    /// Asks about a shared receive queue: answered by [`SharedReceiveQueueAnswer`](super::answer::SharedReceiveQueueAnswer).
     pub struct QuerySharedReceiveQueue, "cmdq_query_srq", size 24 {
         /// What every command begins with.
         header: CommandHeader, 0;
