@@ -148,6 +148,6 @@
     mov rdi,rsi
     mov rsi,rdx
     mov rbx,rcx
-    call <doorbell::mlx5::ring::committed::Committed<T>::reclaim>
+    call <doorbell::ring::committed::Committed<T>::reclaim>
     mov rax,rbx
     jmp 10
