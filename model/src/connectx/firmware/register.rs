@@ -17,6 +17,7 @@ mod number {
     pub(super) const PMTU: u32 = 0x5003;
     pub(super) const PTYS: u32 = 0x5004;
     pub(super) const PAOS: u32 = 0x5006;
+    pub(super) const PFCC: u32 = 0x5007;
     pub(super) const PPCNT: u32 = 0x5008;
     pub(super) const PVLC: u32 = 0x500f;
     pub(super) const NODE_DESCRIPTION: u32 = 0x6001;
@@ -55,6 +56,8 @@ impl Firmware {
                 self.port_state(&mut data);
             }
             number::PVLC => pvlc::VL_HW_CAP.set(&mut data, 1),
+            // No pause frames are sent or obeyed.
+            number::PFCC => {}
             number::PPCNT | number::NODE_DESCRIPTION => {}
             // The host says its byte order. It is x86's.
             number::HOST_ENDIANNESS => {}
