@@ -51,6 +51,7 @@ fn draw(results: &Results, svg: &mut String) -> Result<(), Box<dyn std::error::E
         .disable_y_axis()
         .x_desc("instructions (callgrind)")
         .x_labels(12)
+        .x_label_formatter(&|count| format!("{count:.0}"))
         .label_style(("sans-serif", 13))
         .draw()?;
     // From the top: rows downwards, and a row's bars, too.

@@ -100,6 +100,9 @@ pub trait Completions<V: Uverbs>: Sized {
     /// The completion queue.
     fn queue(&self) -> &CompletionQueue<V, Self::Kind>;
 
+    /// A completion of a receive, if one is there.
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure>;
+
     /// A completion of a request, if one is there.
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure>;
 
@@ -124,10 +127,15 @@ pub trait Completions<V: Uverbs>: Sized {
         patience: &Patience,
         meanwhile: Meanwhile<'_>,
     ) -> Result<Received, Failure> {
-        match self.next(patience, "completion of a receive", meanwhile)? {
-            Completion::Received(received) => Ok(received),
-            other => Err(unexpected(other)),
-        }
+        received(self.next(patience, "completion of a receive", meanwhile)?)
+    }
+}
+
+#[inline]
+fn received(completion: Completion) -> Result<Received, Failure> {
+    match completion {
+        Completion::Received(received) => Ok(received),
+        other => Err(unexpected(other)),
     }
 }
 
@@ -168,6 +176,11 @@ impl<V: Uverbs> Completions<V> for Polling<V> {
     }
 
     #[inline]
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure> {
+        self.0.poll().map(received).transpose()
+    }
+
+    #[inline]
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure> {
         self.0.poll().map(sent).transpose()
     }
@@ -201,6 +214,10 @@ impl<V: Uverbs> Completions<V> for Sleeping<V> {
 
     fn queue(&self) -> &CompletionQueue<V, Notified> {
         &self.queue
+    }
+
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure> {
+        self.queue.poll().map(received).transpose()
     }
 
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure> {

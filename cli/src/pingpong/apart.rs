@@ -6,7 +6,7 @@
 //! end have its turn.
 
 use super::conversation::{Ask, Conversation, Greeting, Line, unexpected};
-use super::end::{Announce, End, RemoteBuffers, Unconnected};
+use super::end::{Announce, End, ONE_AT_A_TIME, RemoteBuffers, Unconnected};
 use super::exchange::{Exchange, Seen};
 use super::report::Setup;
 use super::rounds::{
@@ -52,7 +52,7 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         mut conversation: Conversation,
     ) -> Result<Self, Failure> {
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
         conversation.say(&Line::Ask(Ask::new(plans, setup, greeting(&unconnected))))?;
         let answer = match conversation.hear()? {
             Line::Answer(answer) => answer,
@@ -86,7 +86,7 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Apart<V, C, W> {
         let connection = Connection { max_mtu, ..*connection };
         let Ask { plans, seed, inline, greeting: asked, .. } = ask;
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<V, C, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
         conversation.say(&Line::Answer(greeting(&unconnected)))?;
         let end = connect(unconnected, &asked, &connection)?;
         conversation.meet()?;

@@ -60,10 +60,17 @@ pub struct RemoteBuffers {
     pub target: RemoteSlice,
 }
 
-/// The slots of the send queue: more than the largest inline request takes.
-const SENDS: u32 = 64;
-/// One receive at a time is posted.
-const RECEIVES: u32 = 8;
+/// How much an end's rings hold.
+#[derive(Clone, Copy)]
+pub struct Rings {
+    /// Send slots.
+    pub sends: u32,
+    /// Receives.
+    pub receives: u32,
+}
+
+/// For one message at a time: more slots than the largest inline request takes.
+pub const ONE_AT_A_TIME: Rings = Rings { sends: 64, receives: 8 };
 
 /// An end that is not connected yet.
 pub struct Unconnected<V: Uverbs, C: Caching, W> {
@@ -75,14 +82,15 @@ pub struct Unconnected<V: Uverbs, C: Caching, W> {
 
 impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
     /// On `nic`, with room for messages of `longest` bytes.
-    pub fn make(nic: &Nic<V>, longest: usize) -> Result<Self, Failure> {
-        let sent = W::make(nic, SENDS)?;
-        let received = W::make(nic, RECEIVES)?;
+    pub fn make(nic: &Nic<V>, longest: usize, rings: Rings) -> Result<Self, Failure> {
+        let Rings { sends, receives } = rings;
+        let sent = W::make(nic, sends)?;
+        let received = W::make(nic, receives)?;
         let builder = nic
             .queue_pair(sent.queue())
             .receive_completions(received.queue())
-            .sends(SENDS)
-            .receives(RECEIVES);
+            .sends(sends)
+            .receives(receives);
         let queue_pair = C::choose(builder).create()?;
         let len = longest + 2 * GUARD;
         // In order, so that the last byte of a write is the last to be seen.
@@ -121,10 +129,11 @@ impl<V: Uverbs, C: Announce, W: Completions<V>> Unconnected<V, C, W> {
 pub fn connected<V: Uverbs, C: Announce, W: Completions<V>>(
     nic: &Nic<V>,
     longest: usize,
+    rings: Rings,
     connection: &Connection,
 ) -> Result<[End<V, C, W>; 2], Failure> {
-    let first = Unconnected::<V, C, W>::make(nic, longest)?;
-    let second = Unconnected::<V, C, W>::make(nic, longest)?;
+    let first = Unconnected::<V, C, W>::make(nic, longest, rings)?;
+    let second = Unconnected::<V, C, W>::make(nic, longest, rings)?;
     let endpoints = [first.endpoint(), second.endpoint()];
     let memories = [first.remote(), second.remote()];
     Ok([

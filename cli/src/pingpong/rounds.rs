@@ -425,7 +425,7 @@ mod tests {
     use super::*;
     use crate::completions::{Polling, Sleeping};
     use crate::nics;
-    use crate::pingpong::end::connected;
+    use crate::pingpong::end::{ONE_AT_A_TIME, connected};
     use crate::pingpong::exchange::{self, CompareSwap, FetchAdd, Read, WriteImmediate};
     use doorbell::mlx5::Connection;
     use doorbell::wr::RemoteSlice;
@@ -440,7 +440,7 @@ mod tests {
 
     fn ends<W: Completions<VirtualConnectx>>() -> Ends<W> {
         let nic = nics::open_virtual().unwrap();
-        connected(&nic, SIZE, &Connection::new()).unwrap()
+        connected(&nic, SIZE, ONE_AT_A_TIME, &Connection::new()).unwrap()
     }
 
     fn patience() -> Patience {
