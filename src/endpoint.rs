@@ -57,6 +57,11 @@ impl Mtu {
     }
 }
 
+/// Whether a global identifier is an IPv4 address: `::ffff:a.b.c.d`.
+pub(crate) const fn is_ipv4(gid: &[u8; 16]) -> bool {
+    matches!(gid, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
+}
+
 /// What a peer needs to know of a queue pair to connect to it. Exchanged by any means the engine
 /// likes, as [bytes](Endpoint::to_bytes) or through serde.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

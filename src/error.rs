@@ -165,6 +165,22 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Refuses an argument that is not from `least` to `most`.
+    pub(crate) fn check_range(
+        what: &'static str,
+        given: u32,
+        least: u32,
+        most: u32,
+    ) -> Result<(), Error> {
+        if (least..=most).contains(&given) {
+            return Ok(());
+        }
+        let (given, least, most) = (given.into(), least.into(), most.into());
+        Err(Error::OutOfRange { what, given, least, most })
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -50,6 +50,29 @@ impl LocalSlice {
         LocalSlice { address, len: if len > MAX_MESSAGE { MAX_MESSAGE } else { len }, lkey }
     }
 
+    /// The bytes `range`, at most `most`, of a region of `len` bytes whose first is at `address`,
+    /// through `lkey`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_parts`](Self::from_parts).
+    pub(crate) unsafe fn of_region(
+        address: u64,
+        len: usize,
+        lkey: u32,
+        range: Range<usize>,
+        most: usize,
+    ) -> Result<Self, OutOfBounds> {
+        let out_of_bounds =
+            OutOfBounds { start: range.start as u64, end: range.end as u64, len: len as u64 };
+        if range.start > range.end || range.end > len || range.end - range.start > most {
+            return Err(out_of_bounds);
+        }
+        let len = u32::try_from(range.end - range.start).map_err(|_| out_of_bounds)?;
+        // SAFETY: M2: passed on to our caller.
+        Ok(unsafe { LocalSlice::from_parts(address + range.start as u64, len, lkey) })
+    }
+
     /// The address of the first byte.
     pub const fn address(&self) -> u64 {
         self.address
@@ -159,6 +182,20 @@ pub struct OutOfBounds {
     pub end: u64,
     /// The number of bytes there are.
     pub len: u64,
+}
+
+impl OutOfBounds {
+    /// Refuses `len` bytes from `at` on unless they are among `all` bytes.
+    pub(crate) fn check(at: usize, len: usize, all: usize) -> Result<(), OutOfBounds> {
+        match at.checked_add(len) {
+            Some(end) if end <= all => Ok(()),
+            end => Err(OutOfBounds {
+                start: at as u64,
+                end: end.map_or(u64::MAX, |end| end as u64),
+                len: all as u64,
+            }),
+        }
+    }
 }
 
 impl fmt::Display for OutOfBounds {

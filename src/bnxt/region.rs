@@ -125,17 +125,9 @@ impl<F: PciFunction> Registration<F> {
     }
 
     fn slice(&self, range: Range<usize>) -> Result<LocalSlice, OutOfBounds> {
-        let out_of_bounds =
-            OutOfBounds { start: range.start as u64, end: range.end as u64, len: self.len as u64 };
-        if range.start > range.end
-            || range.end > self.len
-            || range.end - range.start > MAX_MESSAGE as usize
-        {
-            return Err(out_of_bounds);
-        }
-        let len = u32::try_from(range.end - range.start).map_err(|_| out_of_bounds)?;
+        let (key, most) = (self.key, MAX_MESSAGE as usize);
         // SAFETY: M2: the bytes are this region's, which hands them out as raw memory only.
-        Ok(unsafe { LocalSlice::from_parts(self.address + range.start as u64, len, self.key) })
+        unsafe { LocalSlice::of_region(self.address, self.len, key, range, most) }
     }
 
     fn remote(&self) -> RemoteSlice {
@@ -307,7 +299,7 @@ impl<A: Access, F: PciFunction> Region<A, F> {
     ///
     /// A byte that a peer writes meanwhile is copied as it was or as it will be.
     pub fn read_at(&self, at: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
-        self.check(at, bytes.len())?;
+        OutOfBounds::check(at, bytes.len(), self.registration.len)?;
         // SAFETY: M1, M2: checked to lie in the region, which is only reached by raw copies.
         unsafe { memory::copy_from_shared(self.start.add(at), bytes) };
         Ok(())
@@ -315,22 +307,10 @@ impl<A: Access, F: PciFunction> Region<A, F> {
 
     /// Copies `bytes` to the bytes from `at` on.
     pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
-        self.check(at, bytes.len())?;
+        OutOfBounds::check(at, bytes.len(), self.registration.len)?;
         // SAFETY: M1, M2: checked to lie in the region, which is only reached by raw copies.
         unsafe { memory::copy_to_shared(bytes, self.start.add(at)) };
         Ok(())
-    }
-
-    fn check(&self, at: usize, len: usize) -> Result<(), OutOfBounds> {
-        let all = self.registration.len;
-        match at.checked_add(len) {
-            Some(end) if end <= all => Ok(()),
-            end => Err(OutOfBounds {
-                start: at as u64,
-                end: end.map_or(u64::MAX, |end| end as u64),
-                len: all as u64,
-            }),
-        }
     }
 
     /// Deregisters the region and frees its memory, if it owns it. A refusal gives it back.

@@ -66,6 +66,26 @@ impl<T> Committed<T> {
         self.state.lock().entries -= entries;
     }
 
+    /// Sets `sends` and `receives` entries aside in the two queues, which may be one, for the queue pair
+    /// that `make` makes. If it makes none, they are taken back.
+    pub fn commit_for<R>(
+        (send, sends): (&Self, u64),
+        (receive, receives): (&Self, u64),
+        overcommit: bool,
+        make: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if core::ptr::eq(send, receive) {
+            send.commit(sends + receives, overcommit)?;
+        } else {
+            send.commit(sends, overcommit)?;
+            receive.commit(receives, overcommit).inspect_err(|_| send.uncommit(sends))?;
+        }
+        make().inspect_err(|_| {
+            send.uncommit(sends);
+            receive.uncommit(receives);
+        })
+    }
+
     /// Keeps what completions of a queue pair need that is gone, until none can be left.
     fn retire(&self, entries: u64, resources: T) {
         let mut state = self.state.lock();

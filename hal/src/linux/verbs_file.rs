@@ -101,9 +101,6 @@ unsafe impl Uverbs for VerbsFile {
     }
 
     fn random(&self) -> Result<u32, Errno> {
-        let mut bytes = [0; 4];
-        // A request of up to 256 bytes is never cut short (getrandom(2)).
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(u32::from_ne_bytes(bytes))
+        super::random()
     }
 }

@@ -16,6 +16,7 @@ use crate::bnxt::ring::receive::ReceiveParts;
 use crate::bnxt::ring::send::{SLOTS_OF_ONE_PIECE, SendParts};
 use crate::bnxt::ring::{InFlight, Outstanding, ReceiveRing, SendRing};
 use crate::error::Error;
+use crate::ring::committed::Committed;
 use crate::ring::segment::Segment;
 use crate::state::Reset;
 use crate::wr::MAX_MESSAGE;
@@ -102,35 +103,17 @@ impl<F: PciFunction> QueuePairBuilder<F> {
     pub fn create(self) -> Result<QueuePair<Reset, F>, Error> {
         self.check()?;
         let (sends, receives) = (u64::from(self.sends), u64::from(self.receives));
-        if Arc::ptr_eq(&self.send_completions, &self.receive_completions) {
-            self.send_completions.committed.commit(sends + receives, self.overcommit)?;
-        } else {
-            self.send_completions.committed.commit(sends, self.overcommit)?;
-            if let Err(error) = self.receive_completions.committed.commit(receives, self.overcommit)
-            {
-                self.send_completions.committed.uncommit(sends);
-                return Err(error);
-            }
-        }
-        self.create_committed().inspect_err(|_| {
-            self.send_completions.committed.uncommit(sends);
-            self.receive_completions.committed.uncommit(receives);
-        })
+        let send = (&self.send_completions.committed, sends);
+        let receive = (&self.receive_completions.committed, receives);
+        Committed::commit_for(send, receive, self.overcommit, || self.create_committed())
     }
 
     fn check(&self) -> Result<(), Error> {
         let limits = &self.context.facts.limits;
-        let within = |what, given: u32, least: u32, most: u32| {
-            if (least..=most).contains(&given) {
-                return Ok(());
-            }
-            let (given, least, most) = (given.into(), least.into(), most.into());
-            Err(Error::OutOfRange { what, given, least, most })
-        };
-        within("the number of requests", self.sends, 0, limits.entries)?;
-        within("the number of receives", self.receives, 0, limits.entries)?;
-        within("the number of pieces of a receive", self.pieces, 1, limits.pieces)?;
-        within("the read depth", self.read_depth.into(), 0, limits.read_depth.into())?;
+        Error::check_range("the number of requests", self.sends, 0, limits.entries)?;
+        Error::check_range("the number of receives", self.receives, 0, limits.entries)?;
+        Error::check_range("the number of pieces of a receive", self.pieces, 1, limits.pieces)?;
+        Error::check_range("the read depth", self.read_depth.into(), 0, limits.read_depth.into())?;
         for completions in [&self.send_completions, &self.receive_completions] {
             if !Arc::ptr_eq(&completions.context, &self.context) {
                 return Err(Error::Mismatched { what: "the completion queue and the NIC" });

@@ -7,7 +7,7 @@ use crate::bnxt::abi::field::{
 };
 use crate::bnxt::context::MTU;
 use crate::connection::{Connection, PeerRights};
-use crate::endpoint::{Endpoint, LinkLayer, Mtu};
+use crate::endpoint::{Endpoint, LinkLayer, Mtu, is_ipv4};
 use crate::error::{Error, Refused};
 use crate::state::{Init, Reset, Rtr, Rts, State};
 use doorbell_hal::pci::PciFunction;
@@ -59,7 +59,7 @@ fn to_rtr<F: PciFunction>(
         let why = "one port is Ethernet, the other InfiniBand";
         return Err(Error::Unreachable { why });
     }
-    if !matches!(peer.gid(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..]) {
+    if !is_ipv4(&peer.gid()) {
         let why = "one global identifier is an IPv4 address, the other is not";
         return Err(Error::Unreachable { why });
     }

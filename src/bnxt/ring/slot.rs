@@ -29,28 +29,8 @@ struct Pieces {
     opaque: u32,
 }
 
-static_assertions::assert_eq_size!(Pieces, Completion);
-#[cfg(not(loom))]
-static_assertions::assert_eq_size!(CompletionSlot, Completion);
-
-/// Asserts that a piece is where the completion has the field that it is read as.
-macro_rules! same_place {
-    ($($piece:ident = $field:ident),*) => {
-        $(
-            static_assertions::const_assert_eq!(
-                core::mem::offset_of!(Pieces, $piece),
-                core::mem::offset_of!(Completion, $field)
-            );
-            #[cfg(not(loom))]
-            static_assertions::const_assert_eq!(
-                core::mem::offset_of!(CompletionSlot, $piece),
-                core::mem::offset_of!(Completion, $field)
-            );
-        )*
-    };
-}
-
-same_place!(
+crate::ring::same_place!(
+    Pieces, CompletionSlot, Completion:
     first = reserved64_1,
     second = reserved64_2,
     third = reserved64_3,

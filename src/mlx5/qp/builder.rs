@@ -16,6 +16,7 @@ use crate::mlx5::ring::receive::ReceiveParts;
 use crate::mlx5::ring::segment::Segment;
 use crate::mlx5::ring::send::SendParts;
 use crate::mlx5::ring::{InFlight, Outstanding, ReceiveRing, SendRing};
+use crate::ring::committed::Committed;
 use crate::state::Reset;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -117,37 +118,19 @@ impl<V: Uverbs, C: Caching> QueuePairBuilder<V, C> {
     pub fn create(self) -> Result<QueuePair<Reset, V, C>, Error> {
         let sizes = self.sizes()?;
         let (sends, receives) = (u64::from(sizes.sends), u64::from(sizes.receives));
-        if Arc::ptr_eq(&self.send_completions, &self.receive_completions) {
-            self.send_completions.committed.commit(sends + receives, self.overcommit)?;
-        } else {
-            self.send_completions.committed.commit(sends, self.overcommit)?;
-            if let Err(error) = self.receive_completions.committed.commit(receives, self.overcommit)
-            {
-                self.send_completions.committed.uncommit(sends);
-                return Err(error);
-            }
-        }
-        self.create_committed(&sizes).inspect_err(|_| {
-            self.send_completions.committed.uncommit(sends);
-            self.receive_completions.committed.uncommit(receives);
-        })
+        let send = (&self.send_completions.committed, sends);
+        let receive = (&self.receive_completions.committed, receives);
+        Committed::commit_for(send, receive, self.overcommit, || self.create_committed(&sizes))
     }
 
     /// Checks what was asked for, and rounds it up to what the NIC can.
     fn sizes(&self) -> Result<Sizes, Error> {
         let limits = &self.context.limits;
-        let within = |what, given: u32, least: u32, most: u32| {
-            if (least..=most).contains(&given) {
-                return Ok(given);
-            }
-            let (given, least, most) = (given.into(), least.into(), most.into());
-            Err(Error::OutOfRange { what, given, least, most })
-        };
         let most_pieces = limits.receive_entry_bytes / SEGMENT_BYTES as u32;
-        within("the number of send slots", self.sends, 0, limits.send_slots)?;
-        within("the number of receives", self.receives, 0, limits.receives)?;
-        within("the number of pieces of a receive", self.pieces, 1, most_pieces)?;
-        within("the read depth", self.read_depth.into(), 0, limits.read_depth.into())?;
+        Error::check_range("the number of send slots", self.sends, 0, limits.send_slots)?;
+        Error::check_range("the number of receives", self.receives, 0, limits.receives)?;
+        Error::check_range("the number of pieces of a receive", self.pieces, 1, most_pieces)?;
+        Error::check_range("the read depth", self.read_depth.into(), 0, limits.read_depth.into())?;
         for completions in [&self.send_completions, &self.receive_completions] {
             if !Arc::ptr_eq(&completions.context, &self.context) {
                 return Err(Error::Mismatched { what: "the completion queue and the NIC" });

@@ -2,7 +2,7 @@
 
 use super::{Pair, QueuePair};
 use crate::connection::{Connection, PeerRights};
-use crate::endpoint::{Endpoint, LinkLayer, Mtu};
+use crate::endpoint::{Endpoint, LinkLayer, Mtu, is_ipv4};
 use crate::error::{Error, Refused};
 use crate::mlx5::abi::verbs::AccessFlags;
 use crate::mlx5::abi::verbs::qp::{ModifyQp, QpAttrMask, QpDest, QpState};
@@ -97,11 +97,6 @@ fn to_rtr<V: Uverbs>(
         ..FromZeros::new_zeroed()
     };
     modify(pair, "MODIFY_QP to Rtr", QpState::ReadyToReceive, mask, attributes)
-}
-
-/// Whether a global identifier is an IPv4-mapped address.
-fn is_ipv4(gid: &[u8; 16]) -> bool {
-    matches!(gid, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
 }
 
 fn to_rts<V: Uverbs>(

@@ -37,27 +37,8 @@ struct Pieces {
     owner: u8,
 }
 
-/// Asserts that a piece is where the completion has the field that it is read as.
-macro_rules! same_place {
-    ($($piece:ident = $field:ident),*) => {
-        $(
-            static_assertions::const_assert_eq!(
-                core::mem::offset_of!(Pieces, $piece),
-                core::mem::offset_of!(Completion, $field)
-            );
-            #[cfg(not(loom))]
-            static_assertions::const_assert_eq!(
-                core::mem::offset_of!(CompletionSlot, $piece),
-                core::mem::offset_of!(Completion, $field)
-            );
-        )*
-    };
-}
-
-static_assertions::assert_eq_size!(Pieces, Completion);
-#[cfg(not(loom))]
-static_assertions::assert_eq_size!(CompletionSlot, Completion);
-same_place!(
+crate::ring::same_place!(
+    Pieces, CompletionSlot, Completion:
     user_index = srqn_uidx,
     immediate = imm_inval_pkey,
     application = app,

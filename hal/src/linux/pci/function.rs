@@ -331,10 +331,7 @@ unsafe impl PciFunction for OwnedFunction {
     }
 
     fn random(&self) -> Result<u32, Errno> {
-        let mut bytes = [0; 4];
-        // A request of up to 256 bytes is never cut short (getrandom(2)).
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(u32::from_ne_bytes(bytes))
+        crate::linux::random()
     }
 
     fn now(&self) -> Duration {
