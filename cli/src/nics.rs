@@ -40,9 +40,9 @@ pub fn open_on_udp(
     mtu: Option<Mtu>,
     pcap: Option<&Path>,
 ) -> Result<(Nic<VirtualConnectx>, Arc<WireCounters>), Failure> {
-    let fits = if address.is_loopback() { Mtu::B4096 } else { Mtu::B1024 };
-    // Both have the specification's numbers.
-    let mtu = rc::Mtu::from_verbs(mtu.unwrap_or(fits) as u8).unwrap_or(rc::Mtu::B256);
+    // Both kinds have the specification's numbers.
+    let mtu = mtu.and_then(|mtu| rc::Mtu::from_verbs(mtu as u8));
+    let mtu = mtu.unwrap_or(UdpFabric::usual_mtu(address));
     let (address, mut fabric) = if address.is_loopback() {
         free_loopback()
     } else {
@@ -59,11 +59,10 @@ pub fn open_on_udp(
     }
     let counters = fabric.counters();
     let network = Network::builder().fabric(fabric).build();
-    let [.., high, low] = address.octets();
     let file = VirtualConnectx::builder()
         .name(VIRTUAL)
         .network(&network)
-        .number(u16::from_be_bytes([high, low]))
+        .number(UdpFabric::number_of(address))
         .address(Some(address))
         .mtu(mtu)
         .open();
@@ -83,10 +82,6 @@ fn free_loopback() -> io::Result<(Ipv4Addr, UdpFabric)> {
     Err(taken.unwrap_or(io::ErrorKind::AddrInUse.into()))
 }
 
-/// The code of a virtual NIC's shortest acknowledgement timeout, 1.07 s: its peers are processes
-/// that may not run for so long.
-const LEAST_TIMEOUT: u8 = 18;
-
 /// Opens a virtual ConnectX that reaches those of `doorbell shim` with the same `fabric`.
 pub fn open_on_local(fabric: &Path) -> Result<(Nic<VirtualConnectx>, Network), Failure> {
     let joined = LocalFabric::join(fabric);
@@ -98,7 +93,7 @@ pub fn open_on_local(fabric: &Path) -> Result<(Nic<VirtualConnectx>, Network), F
         .name(VIRTUAL)
         .number(number)
         .network(&network)
-        .least_timeout(LEAST_TIMEOUT)
+        .peers_are_processes()
         .open();
     Ok((Nic::open(file)?, network))
 }

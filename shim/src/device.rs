@@ -18,7 +18,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// The device of this process.
 pub struct Device {
@@ -103,10 +102,6 @@ fn complain(what: impl Display) {
     let _ = io::stderr().write_all(format!("doorbell shim: {what}\n").as_bytes());
 }
 
-/// The code of the shortest acknowledgement timeout: 1.07 s. Programs ask for 67 ms, which is long on a
-/// network of NICs; but a machine of CI may not run the peer's process for so long.
-const LEAST_TIMEOUT: u8 = 18;
-
 fn make() -> Option<Device> {
     match try_make() {
         Ok(device) => Some(device),
@@ -125,10 +120,7 @@ fn try_make() -> io::Result<Device> {
         Some(seed) => network.stepped(seed),
         None => network,
     };
-    let nic = VirtualConnectx::builder()
-        .name(sysfs::DEVICE)
-        .link_layer(link)
-        .least_timeout(LEAST_TIMEOUT);
+    let nic = VirtualConnectx::builder().name(sysfs::DEVICE).link_layer(link).peers_are_processes();
     let (nic, directory, number) = match fabric {
         FabricChoice::Directory(directory) => {
             let fabric = LocalFabric::join(&directory)?;
@@ -140,11 +132,10 @@ fn try_make() -> io::Result<Device> {
                 return Err(io::Error::other("an InfiniBand port is on no IP network"));
             }
             let network = network.fabric(UdpFabric::bind(&[address])?).build();
-            let [.., high, low] = address.octets();
             let user = rustix::process::geteuid().as_raw();
             let directory = std::env::temp_dir().join(format!("doorbell-udp-{user}"));
             let nic = nic.network(&network).address(Some(address)).mtu(mtu);
-            (nic, directory, u16::from_be_bytes([high, low]))
+            (nic, directory, UdpFabric::number_of(address))
         }
     };
     let nic = nic.number(number).open();
@@ -169,14 +160,11 @@ fn try_make() -> io::Result<Device> {
     })
 }
 
-/// How long a process that ends waits for peers to take what it has sent.
-const LONGEST_GOODBYE: Duration = Duration::from_millis(500);
-
 /// A NIC acknowledges what it has executed. This one's thread ends with the process, before it may
 /// have had its turn.
 extern "C" fn say_goodbye() {
     if let Some(device) = device() {
-        device.control.network().say_goodbye(LONGEST_GOODBYE);
+        device.control.network().say_goodbye(Network::GOODBYE);
     }
 }
 

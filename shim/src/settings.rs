@@ -1,5 +1,6 @@
 //! The environment variables that choose what the device is.
 
+use doorbell_model::fabric::UdpFabric;
 use doorbell_model::kernel::LinkLayer;
 use doorbell_model::rc::Mtu;
 use std::env;
@@ -44,8 +45,7 @@ impl FabricChoice {
         };
         let address: Ipv4Addr = address.parse().map_err(|error| wrong(&error))?;
         let mtu = match mtu {
-            None if address.is_loopback() => Mtu::B4096,
-            None => Mtu::B1024,
+            None => UdpFabric::usual_mtu(address),
             Some(mtu) => {
                 let known = Mtu::ALL.into_iter().find(|known| known.bytes().to_string() == mtu);
                 known.ok_or_else(|| wrong(&"the MTU is 256, 512, 1024, 2048 or 4096"))?

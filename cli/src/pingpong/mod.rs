@@ -37,6 +37,7 @@ use doorbell_hal::linux::Machine;
 use doorbell_hal::mmio::{Uncached, WriteCombining};
 use doorbell_hal::pci::PciFunction;
 use doorbell_hal::uverbs::Uverbs;
+use doorbell_model::connectx::Network;
 use exchange::Exchange;
 use progress::Progress;
 use report::{Device, Setup, Table, Waiting};
@@ -121,12 +122,9 @@ fn with_stranger(
     let (nic, network) = nics::open_on_local(fabric)?;
     let ended = with_stranger_on(&nic, options, patience, out);
     // What was received is acknowledged before the NIC goes.
-    network.say_goodbye(GOODBYE);
+    network.say_goodbye(Network::GOODBYE);
     ended
 }
-
-/// How long a virtual NIC that goes waits for its peers.
-const GOODBYE: Duration = Duration::from_millis(500);
 
 fn with_stranger_on<V: Uverbs>(
     nic: &mlx5::Nic<V>,

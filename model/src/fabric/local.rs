@@ -10,7 +10,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Joins the ports of every process that has the same directory. Packets arrive once, and in order
 /// between two ports; a packet to a process that is gone is lost.
@@ -62,8 +61,6 @@ const FULL: usize = 60_000;
 const LONGEST: usize = FULL + HEADER + 64 + 4096;
 /// Datagrams that wait for full receivers before more packets are lost.
 const MOST_WAITING: usize = 1 << 10;
-/// Milliseconds that a port which goes away waits for full receivers.
-const LONGEST_GOODBYE: u32 = 500;
 
 impl LocalFabric {
     /// Becomes a member of the fabric in `directory`, which is made if it is not there.
@@ -239,15 +236,8 @@ impl Fabric for LocalFabric {
     }
 
     fn detach(&mut self, port: Port) {
-        // The last of it may be what a peer waits for; but a peer that takes nothing more must not
-        // hold this process.
-        for _ in 0..LONGEST_GOODBYE {
-            self.push();
-            if self.waiting.iter().all(|packet| packet.port != port) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // A process that has more time than that says goodbye before (`Network::say_goodbye`).
+        self.push();
         if let Some(socket) = self.ports.get_mut(port.0 as usize).and_then(Option::take) {
             for &address in &socket.addresses {
                 remove_link(&self.directory, address, &socket.path);

@@ -1,7 +1,7 @@
 //! Ports joined by an IP network: RoCE v2 in UDP datagrams.
 
 use super::{Address, Arrival, Fabric, Message, MessageArrival, Pcap, Port};
-use crate::rc::Packet;
+use crate::rc::{Mtu, Packet};
 use crate::roce::{self, BadFrame, Decapsulated, Route, Transport, UDP_PORT};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size,
@@ -154,6 +154,18 @@ impl UdpFabric {
         })
     }
 
+    /// The path MTU of a port that has `address`, where nobody says another: what fits Ethernet's 1500
+    /// bytes, and on the loopback the most there is.
+    pub fn usual_mtu(address: Ipv4Addr) -> Mtu {
+        if address.is_loopback() { Mtu::B4096 } else { Mtu::B1024 }
+    }
+
+    /// What the other addresses of a NIC are made of whose port has `address`.
+    pub fn number_of(address: Ipv4Addr) -> u16 {
+        let [.., high, low] = address.octets();
+        u16::from_be_bytes([high, low])
+    }
+
     /// Writes every packet to `pcap`, sent and received, bad ones too. A socket shows neither
     /// Ethernet's addresses nor all of IP's header: those are made up.
     pub fn capture(mut self, pcap: Pcap) -> UdpFabric {
@@ -252,7 +264,8 @@ impl Socket {
             let (_, length) = recv(raw, &mut *buffer, RecvFlags::DONTWAIT).ok()?;
             let packet = buffer.get(..length)?;
             let found = roce::decapsulate(packet);
-            if !matches!(found, Ok(None))
+            if pcap.is_some()
+                && !matches!(found, Ok(None))
                 && let Some(source) = ipv4_source(packet)
                 && let Some(route) = self.route_from(source)
             {
@@ -314,7 +327,7 @@ fn ipv4_source(packet: &[u8]) -> Option<Ipv4Addr> {
 }
 
 /// Ethernet addresses made of Internet ones, for those who write packets down.
-pub(super) fn made_up_mac(ip: IpAddr) -> [u8; 6] {
+fn made_up_mac(ip: IpAddr) -> [u8; 6] {
     let [a, b, c, d] = match ip {
         IpAddr::V4(ip) => ip.octets(),
         IpAddr::V6(ip) => *ip.octets().last_chunk().unwrap_or(&[0; 4]),
@@ -323,7 +336,7 @@ pub(super) fn made_up_mac(ip: IpAddr) -> [u8; 6] {
 }
 
 /// Writes an IP packet down.
-pub(super) fn write_down(pcap: &mut Option<Pcap>, now: u64, route: &Route, packet: &[u8]) {
+fn write_down(pcap: &mut Option<Pcap>, now: u64, route: &Route, packet: &[u8]) {
     if let Some(pcap) = pcap {
         let (from, to) = (made_up_mac(route.source), made_up_mac(route.destination));
         pcap.write(now, &[&roce::ethernet_header(from, to, route), packet]);

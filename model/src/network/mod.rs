@@ -330,6 +330,9 @@ impl Network {
         done()
     }
 
+    /// How long a program had better let [`say_goodbye`](Self::say_goodbye) take.
+    pub const GOODBYE: Duration = Duration::from_millis(500);
+
     /// Sends what the NICs' queue pairs have still to answer, and waits until all that they sent has
     /// left, for at most about `longest`. Answers whether it has.
     ///

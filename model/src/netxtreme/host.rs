@@ -437,6 +437,15 @@ impl Netxtreme {
         });
     }
 
+    /// Sends a queue pair's answers ahead of its turn: it will not get another.
+    pub(super) fn answer(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
+        self.attend(number, now, fabric, |parts| {
+            if let Some(connection) = parts.connection {
+                connection.answer(parts.host);
+            }
+        });
+    }
+
     /// Lets a queue pair send a burst.
     pub(super) fn advance_pair(&mut self, number: u32, now: u64, fabric: &mut dyn Fabric) {
         if fabric.is_congested(self.port) {

@@ -299,11 +299,7 @@ impl Device for Netxtreme {
 
     fn answer_all(&mut self, now: u64, fabric: &mut dyn Fabric) -> bool {
         for number in self.engine.pairs.keys().copied().collect::<Vec<_>>() {
-            self.attend(number, now, fabric, |parts| {
-                if let Some(connection) = parts.connection {
-                    connection.answer(parts.host);
-                }
-            });
+            self.answer(number, now, fabric);
         }
         self.dead || !fabric.is_congested(self.port)
     }

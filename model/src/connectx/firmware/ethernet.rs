@@ -2,9 +2,9 @@
 
 use super::field::Field;
 use super::layout::work_queue::{modify_in, rqc, sqc, wq};
-use super::page_list;
-use super::status::{Done, Refusal, Status};
-use super::{Firmware, answer};
+use super::page_list::{self, WorkQueue};
+use super::status::{Done, Refusal};
+use super::{Firmware, answer, part};
 use crate::connectx::{FrameQueueContext, FrameQueueState};
 
 /// Where the context is in commands and answers, and a queue's ring in it.
@@ -45,21 +45,15 @@ impl Firmware {
         if !sends && rqc::MEM_RQ_TYPE.is_set(context) {
             return Err(Refusal::parameter("kind of a receive queue", 1));
         }
-        let log_entries = wq::LOG_WQ_SZ.get(queue) as u8;
-        let log_stride = wq::LOG_WQ_STRIDE.get(queue) as u8;
+        let WorkQueue { protection_domain, ring, log_entries, log_stride, record } =
+            page_list::work_queue(input, queue)?;
         let made = FrameQueueContext {
-            protection_domain: wq::PD.get32(queue),
+            protection_domain,
             queue: if sends { sqc::CQN.get32(context) } else { rqc::CQN.get32(context) },
-            ring: page_list::ring(
-                input,
-                page_list::LIST,
-                wq::LOG_WQ_PG_SZ.get32(queue) + 12,
-                wq::PAGE_OFFSET.get(queue),
-                1 << (log_entries + log_stride),
-            )?,
+            ring,
             log_entries,
             log_stride,
-            record: wq::DBR_ADDR.get(queue),
+            record,
             user_index: sqc::USER_INDEX.get32(context),
             transport_domain: match sends {
                 true => self.send_interfaces.get(&sqc::TIS_NUM_0.get32(context)).copied(),
@@ -112,10 +106,4 @@ impl Firmware {
         self.frame_queues.remove(&number);
         Ok(())
     }
-}
-
-fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {
-    input
-        .get(at..at + length)
-        .ok_or_else(|| Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len())))
 }

@@ -9,8 +9,8 @@ use super::layout::flow::{
     query_flow_counter_in, set_fte_in, tirc, tisc, traffic_counter,
 };
 use super::numbers::Kind;
-use super::status::{Done, Refusal, Status};
-use super::{Firmware, MATCHED};
+use super::status::{Done, Refusal};
+use super::{Firmware, MATCHED, part};
 use crate::connectx::{Destination, FlowEntry, Interface, Steering};
 
 /// Where most commands name an object, and most answers a new one: 24 bits from byte 9 on.
@@ -319,10 +319,4 @@ fn listed(input: &[u8]) -> Done<Vec<u32>> {
     let count = TABLE_SIZE.get(input) as usize;
     let list = part(input, TABLE_LIST, count * 4)?;
     Ok(list.chunks_exact(4).map(|entry| TABLE_ENTRY.get32(entry)).collect())
-}
-
-fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {
-    at.checked_add(length)
-        .and_then(|end| input.get(at..end))
-        .ok_or_else(|| Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len())))
 }

@@ -264,6 +264,13 @@ impl Drop for Firmware {
     }
 }
 
+/// The `length` bytes from `at` on of a command.
+fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {
+    at.checked_add(length)
+        .and_then(|end| input.get(at..end))
+        .ok_or_else(|| Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len())))
+}
+
 /// Writes `bytes` to `at` of an answer, as far as there is room.
 fn answer(output: &mut [u8], at: usize, bytes: &[u8]) {
     for (to, from) in output.iter_mut().skip(at).zip(bytes) {

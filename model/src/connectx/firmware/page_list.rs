@@ -1,5 +1,6 @@
 //! Page lists: where the memory of rings and registrations lies.
 
+use super::layout::work_queue::wq;
 use super::status::{Done, Refusal, Status};
 use crate::connectx::Ring;
 use crate::memory::Pages;
@@ -46,6 +47,30 @@ pub(super) fn ring(
     let addresses = addresses(bytes, start, pages as usize)?;
     let pages = Pages::List { log_size: log_page as u8, addresses: addresses.into() };
     Ok(Ring::paged(pages, offset, length))
+}
+
+/// A queue of entries that software posts, as a command describes it.
+pub(super) struct WorkQueue {
+    pub(super) protection_domain: u32,
+    pub(super) ring: Ring,
+    pub(super) log_entries: u8,
+    pub(super) log_stride: u8,
+    pub(super) record: u64,
+}
+
+/// The work queue that the context `queue` of the command `input` describes.
+pub(super) fn work_queue(input: &[u8], queue: &[u8]) -> Done<WorkQueue> {
+    let log_entries = wq::LOG_WQ_SZ.get(queue) as u8;
+    let log_stride = wq::LOG_WQ_STRIDE.get(queue) as u8;
+    let ring = ring(
+        input,
+        LIST,
+        wq::LOG_WQ_PG_SZ.get32(queue) + 12,
+        wq::PAGE_OFFSET.get(queue),
+        1 << (log_entries + log_stride),
+    )?;
+    let (protection_domain, record) = (wq::PD.get32(queue), wq::DBR_ADDR.get(queue));
+    Ok(WorkQueue { protection_domain, ring, log_entries, log_stride, record })
 }
 
 #[cfg(test)]

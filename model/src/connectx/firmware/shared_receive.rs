@@ -1,9 +1,9 @@
 //! Shared receive queues: memory pools of receives (RMP), and the older kinds.
 
 use super::layout::work_queue::{arm_rq_in, create_out, modify_in, rmpc, srqc, wq, xrc_srqc};
-use super::page_list;
-use super::status::{Done, Refusal, Status};
-use super::{Firmware, answer};
+use super::page_list::{self, WorkQueue};
+use super::status::{Done, Refusal};
+use super::{Firmware, answer, part};
 use crate::connectx::{ExtendedReceives, SharedReceiveContext};
 
 /// Where the context is in commands about memory pools, and their queue in it.
@@ -15,20 +15,14 @@ const CONTEXT: usize = 16;
 impl Firmware {
     pub(super) fn create_memory_pool(&mut self, input: &[u8], output: &mut [u8]) -> Done {
         let queue = part(input, POOL_QUEUE, wq::BYTES)?;
-        let log_entries = wq::LOG_WQ_SZ.get(queue) as u8;
-        let log_stride = wq::LOG_WQ_STRIDE.get(queue) as u8;
+        let WorkQueue { protection_domain, ring, log_entries, log_stride, record } =
+            page_list::work_queue(input, queue)?;
         let made = SharedReceiveContext {
-            protection_domain: wq::PD.get32(queue),
-            ring: page_list::ring(
-                input,
-                page_list::LIST,
-                wq::LOG_WQ_PG_SZ.get32(queue) + 12,
-                wq::PAGE_OFFSET.get(queue),
-                1 << (log_entries + log_stride),
-            )?,
+            protection_domain,
+            ring,
             log_entries,
             log_stride,
-            record: wq::DBR_ADDR.get(queue),
+            record,
             extended: None,
         };
         let context = part(input, POOL_CONTEXT, rmpc::BYTES)?.to_vec();
@@ -146,10 +140,4 @@ impl Firmware {
 fn record_low(context: &[u8]) -> u32 {
     // `struct mlx5_ifc_xrc_srqc_bits`: db_record_addr_l, 30 bits, then two of no meaning.
     super::field::Field::new(0x160, 30).get32(context) << 2
-}
-
-fn part(input: &[u8], at: usize, length: usize) -> Done<&[u8]> {
-    input
-        .get(at..at + length)
-        .ok_or_else(|| Refusal::new(Status::BadInputLength, format_args!("{} bytes", input.len())))
 }

@@ -495,11 +495,7 @@ impl Netxtreme {
         fabric: &mut dyn Fabric,
     ) -> Outcome {
         let number = command.qp_cid.get();
-        self.attend(number, now, fabric, |parts| {
-            if let Some(connection) = parts.connection {
-                connection.answer(parts.host);
-            }
-        });
+        self.answer(number, now, fabric);
         let pair = self.engine.pairs.remove(&number).ok_or(CommandStatus::InvalidParameter)?;
         fabric.settle(self.port);
         self.schedule.forget(number);
