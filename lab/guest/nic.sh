@@ -66,15 +66,22 @@ nic_up() {
   fi
 }
 
-# find_gid: sets GID.
-find_gid() {
-  local gid
-  for gid in "/sys/class/infiniband/$NIC/ports/1/gids"/*; do
-    grep -q '^0000:0000:0000:0000:0000:ffff:0a09:0001$' "$gid" || continue
-    GID=${gid##*/}
-    grep -q 'RoCE v2' "/sys/class/infiniband/$NIC/ports/1/gid_attrs/types/$GID" 2>/dev/null && return 0
+# gid_of DEVICE ADDRESS: the index of the RoCE v2 identifier of an IPv4 address.
+gid_of() {
+  local gid ports="/sys/class/infiniband/$1/ports/1" bytes
+  bytes=$(echo "$2" | tr . ' ')
+  # shellcheck disable=SC2086 # four numbers
+  bytes=$(printf '%02x%02x:%02x%02x' $bytes)
+  for gid in "$ports/gids"/*; do
+    grep -qx "0000:0000:0000:0000:0000:ffff:$bytes" "$gid" || continue
+    grep -q 'RoCE v2' "$ports/gid_attrs/types/${gid##*/}" 2>/dev/null && echo "${gid##*/}" && return 0
   done
   return 1
+}
+
+# find_gid: sets GID.
+find_gid() {
+  GID=$(gid_of "$NIC" 10.9.0.1)
 }
 
 # nic_down: unloads the drivers.
