@@ -31,6 +31,7 @@ pub struct Arguments {
 pub enum Command {
     Devices(DevicesOptions),
     Pingpong(PingpongOptions),
+    Perf(PerfOptions),
     Shim(ShimOptions),
     Model(ModelOptions),
 }
@@ -281,6 +282,156 @@ impl Link {
     }
 }
 
+/// Measures latency, bandwidth or message rate between two queue pairs, as perftest does.
+///
+/// Both queue pairs belong to this process and to one NIC: by default to a virtual one, which is a
+/// model of a NIC and not as fast as hardware. What arrives is verified.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  doorbell perf lat --size 8
+  doorbell perf bw --op read --sweep --plot read.svg
+  doorbell perf rate --inline --doorbell blueflame --depth 64 --batch 8
+  doorbell perf bw --sweep --json > first.json
+  doorbell perf bw --sweep --events --overlay first.json --plot both.svg")]
+pub struct PerfOptions {
+    /// What is measured.
+    pub what: What,
+
+    /// The NIC: virtual-connectx, virtual-netxtreme, or one that `doorbell devices` lists.
+    #[arg(long, default_value = nics::VIRTUAL)]
+    pub device: String,
+
+    /// The operation: any for lat; write, read or send for the others.
+    #[arg(long, default_value = "write")]
+    pub op: Op,
+
+    /// The size of a message, or several with commas between: from 1 to 2G (2^31) bytes, with K, M
+    /// or G for KiB, MiB or GiB. [default: 8 for lat and rate, 64K for bw; atomics: 8]
+    #[arg(
+        long = "size",
+        visible_alias = "sizes",
+        value_name = "BYTES",
+        value_delimiter = ',',
+        value_parser = size
+    )]
+    pub sizes: Vec<u32>,
+
+    /// Every size from 2 bytes to 8 MiB, each twice the last; inline, to 128 bytes.
+    #[arg(long, conflicts_with = "sizes")]
+    pub sweep: bool,
+
+    /// Messages of each size. [default: 1000, or 5000 for bw and rate; for long messages fewer]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_ITERATIONS))]
+    pub iterations: Option<u64>,
+
+    /// Measure each size for so many seconds, instead of a number of messages.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        conflicts_with = "iterations",
+        value_parser = clap::value_parser!(u64).range(1..=86400)
+    )]
+    pub duration: Option<u64>,
+
+    /// Messages under way at once, for bw and rate.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: u32,
+
+    /// Messages to a doorbell and to a completion, for bw and rate.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub batch: u32,
+
+    /// Copy the bytes of a message into the work request.
+    #[arg(long)]
+    pub inline: bool,
+
+    /// How the NIC is told of a request: by a store to a register, or by a copy of the request
+    /// to a write-combining one.
+    #[arg(long, default_value = "uncached")]
+    pub doorbell: Doorbell,
+
+    /// Sleep until an event says that a completion is there, instead of polling for it.
+    #[arg(long)]
+    pub events: bool,
+
+    /// The most bytes of a packet. [default: what the port can]
+    #[arg(long)]
+    pub mtu: Option<PathMtu>,
+
+    /// Give up when nothing arrives for this many seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub timeout: u64,
+
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw what was measured: over the sizes, or of one size its latency over the percentiles.
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+
+    /// Draw an earlier run, too: a file of what --json printed. May be given several times.
+    #[arg(long, value_name = "FILE.json", requires = "plot")]
+    pub overlay: Vec<PathBuf>,
+}
+
+/// What `doorbell perf` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// Half of a round trip, one message at a time.
+    Lat,
+    /// Bytes in one direction.
+    Bw,
+    /// Short messages in one direction.
+    Rate,
+}
+
+impl PerfOptions {
+    /// Refuses what no NIC could do.
+    pub fn check(&self) -> Result<(), Failure> {
+        let Self { op, batch, depth, .. } = self;
+        let usage = |what| Err(Failure::Usage(what));
+        if self.inline && !op.can_inline() {
+            return usage(format!(
+                "--inline is for operations that carry bytes to the peer, and --op {op} does not"
+            ));
+        }
+        if let Some(size) = self.sizes.iter().find(|size| op.is_atomic() && **size != 8) {
+            return usage(format!("--op {op} works on 8 bytes, and --size is {size}"));
+        }
+        if self.sweep && op.is_atomic() {
+            return usage(format!("--op {op} works on 8 bytes: there is nothing to --sweep"));
+        }
+        if self.what != What::Lat && !matches!(op, Op::Write | Op::Read | Op::Send) {
+            return usage(format!("bw and rate are of write, read or send, and --op is {op}"));
+        }
+        if self.what != What::Lat && batch > depth {
+            return usage(format!("--batch is {batch}, more than --depth, which is {depth}"));
+        }
+        Ok(())
+    }
+
+    /// The sizes to be measured.
+    pub fn message_sizes(&self) -> Vec<u32> {
+        if !self.sizes.is_empty() {
+            return self.sizes.clone();
+        }
+        match (self.sweep, self.what) {
+            (true, _) => {
+                (1..=23).map(|log| 1 << log).filter(|&size| !self.inline || size <= 128).collect()
+            }
+            (false, What::Bw) if !self.inline => vec![64 << 10],
+            (false, _) => vec![8],
+        }
+    }
+}
+
 const MOST_ITERATIONS: u64 = 1_000_000_000;
 
 /// What the program does with a message.
@@ -470,7 +621,7 @@ mod tests {
         let all = ["doorbell", "pingpong"].iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
             Command::Pingpong(options) => options,
-            Command::Devices(_) | Command::Model(_) | Command::Shim(_) => {
+            Command::Devices(_) | Command::Model(_) | Command::Perf(_) | Command::Shim(_) => {
                 unreachable!("that is not what was asked for")
             }
         }

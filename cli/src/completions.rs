@@ -104,6 +104,9 @@ pub trait Completions<F: Family>: Sized {
         sizes: Sizes,
     ) -> Result<F::QueuePair, Error>;
 
+    /// A completion of a receive, if one is there.
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure>;
+
     /// A completion of a request, if one is there.
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure>;
 
@@ -128,10 +131,15 @@ pub trait Completions<F: Family>: Sized {
         patience: &Patience,
         meanwhile: Meanwhile<'_>,
     ) -> Result<Received, Failure> {
-        match self.next(patience, "completion of a receive", meanwhile)? {
-            Completion::Received(received) => Ok(received),
-            other => Err(unexpected(other)),
-        }
+        received(self.next(patience, "completion of a receive", meanwhile)?)
+    }
+}
+
+#[inline]
+fn received(completion: Completion) -> Result<Received, Failure> {
+    match completion {
+        Completion::Received(received) => Ok(received),
+        other => Err(unexpected(other)),
     }
 }
 
@@ -176,6 +184,11 @@ impl<F: Family> Completions<F> for Polling<F> {
     }
 
     #[inline]
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure> {
+        self.0.poll().map(received).transpose()
+    }
+
+    #[inline]
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure> {
         self.0.poll().map(sent).transpose()
     }
@@ -213,6 +226,10 @@ impl<V: Uverbs, C: Announce> Completions<Connectx<V, C>> for Sleeping<V> {
         sizes: Sizes,
     ) -> Result<<Connectx<V, C> as Family>::QueuePair, Error> {
         Connectx::<V, C>::queue_pair_into(nic, &sent.queue, &received.queue, sizes)
+    }
+
+    fn poll_received(&mut self) -> Result<Option<Received>, Failure> {
+        self.queue.poll().map(received).transpose()
     }
 
     fn poll_sent(&mut self) -> Result<Option<Sent>, Failure> {

@@ -50,6 +50,8 @@ pub enum Failure {
     Output(io::Error),
     /// A socket that a virtual machine was to reach a NIC at.
     Socket { path: std::path::PathBuf, why: String },
+    /// A file that cannot be read, written or understood.
+    File { path: PathBuf, why: String },
     /// What happened, and where.
     During { place: String, failure: Box<Failure> },
 }
@@ -143,6 +145,7 @@ impl fmt::Display for Failure {
                 write!(f, "{what} is {found}, and must be {expected}")
             }
             Failure::Socket { path, why } => write!(f, "{}: {why}", path.display()),
+            Failure::File { path, why } => write!(f, "{}: {why}", path.display()),
             Failure::Start { program, error } => write!(f, "cannot start {program}: {error}"),
             Failure::NoShim { beside } => {
                 write!(f, "there is no libdoorbell_shim.so in {}", beside.display())

@@ -7,6 +7,7 @@
 //! | `nics` | which NIC a name means |
 //! | `devices` | `doorbell devices` |
 //! | `pingpong` | `doorbell pingpong` |
+//! | `perf` | `doorbell perf` |
 //! | `model` | `doorbell model` |
 //! | `shim` | `doorbell shim` |
 //! | `completions` | waiting for completions: by polling, or by events |
@@ -20,6 +21,7 @@ mod failure;
 mod family;
 mod model;
 mod nics;
+mod perf;
 mod pingpong;
 mod shim;
 mod units;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Model(options) => model::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Pingpong(options) => options.check().and_then(|()| pingpong::run(&options)),
+        Command::Perf(options) => options.check().and_then(|()| perf::run(&options)),
         Command::Shim(options) => shim::run(&options),
     };
     match done {

@@ -20,6 +20,9 @@ pub const VIRTUAL: &str = "virtual-connectx";
 /// The name of the virtual BCM57608.
 pub const VIRTUAL_NETXTREME: &str = "virtual-netxtreme";
 
+/// Why some options are not for a BCM57608.
+pub const NETXTREME_IS_POLLED: &str = "a BCM57608 is polled, and its doorbells are plain stores";
+
 /// Opens a virtual BCM57608, which runs in this process for as long as it is open.
 pub fn open_virtual_netxtreme() -> Result<bnxt::Nic<VirtualNetxtreme>, Failure> {
     Ok(bnxt::Nic::open(VirtualNetxtreme::builder().open())?)

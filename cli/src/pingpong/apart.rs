@@ -6,7 +6,7 @@
 //! end have its turn.
 
 use super::conversation::{Ask, Conversation, Greeting, Line, unexpected};
-use super::end::{End, RemoteBuffers, Unconnected};
+use super::end::{End, ONE_AT_A_TIME, RemoteBuffers, Unconnected};
 use super::exchange::{Exchange, Seen};
 use super::report::Setup;
 use super::rounds::{
@@ -51,7 +51,7 @@ impl<F: Family, W: Completions<F>> Apart<F, W> {
         mut conversation: Conversation,
     ) -> Result<Self, Failure> {
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<F, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<F, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
         conversation.say(&Line::Ask(Ask::new(plans, setup, greeting(&unconnected))))?;
         let answer = match conversation.hear()? {
             Line::Answer(answer) => answer,
@@ -85,7 +85,7 @@ impl<F: Family, W: Completions<F>> Apart<F, W> {
         let connection = Connection { max_mtu, ..*connection };
         let Ask { plans, seed, inline, greeting: asked, .. } = ask;
         let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<F, W>::make(nic, longest as usize)?;
+        let unconnected = Unconnected::<F, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
         conversation.say(&Line::Answer(greeting(&unconnected)))?;
         let end = connect(unconnected, &asked, &connection)?;
         conversation.meet()?;

@@ -37,10 +37,8 @@ pub struct RemoteBuffers {
     pub target: RemoteSlice,
 }
 
-/// The slots of the send queue: more than the largest inline request takes.
-const SENDS: u32 = 64;
-/// One receive at a time is posted.
-const RECEIVES: u32 = 8;
+/// For one message at a time: more slots than the largest inline request takes.
+pub const ONE_AT_A_TIME: Sizes = Sizes { sends: 64, receives: 8 };
 
 /// An end that is not connected yet.
 pub struct Unconnected<F: Family, W> {
@@ -52,10 +50,10 @@ pub struct Unconnected<F: Family, W> {
 
 impl<F: Family, W: Completions<F>> Unconnected<F, W> {
     /// On `nic`, with room for messages of `longest` bytes.
-    pub fn make(nic: &F::Nic, longest: usize) -> Result<Self, Failure> {
-        let sent = W::make(nic, SENDS)?;
-        let received = W::make(nic, RECEIVES)?;
-        let sizes = Sizes { sends: SENDS, receives: RECEIVES };
+    pub fn make(nic: &F::Nic, longest: usize, sizes: Sizes) -> Result<Self, Failure> {
+        // A NIC's rings may be longer than was asked for, up to the next power of two.
+        let sent = W::make(nic, sizes.sends.next_power_of_two())?;
+        let received = W::make(nic, sizes.receives.next_power_of_two())?;
         let queue_pair = W::queue_pair(nic, &sent, &received, sizes)?;
         let len = longest + 2 * GUARD;
         // In order, so that the last byte of a write is the last to be seen.
@@ -91,10 +89,11 @@ impl<F: Family, W: Completions<F>> Unconnected<F, W> {
 pub fn connected<F: Family, W: Completions<F>>(
     nic: &F::Nic,
     longest: usize,
+    sizes: Sizes,
     connection: &Connection,
 ) -> Result<[End<F, W>; 2], Failure> {
-    let first = Unconnected::<F, W>::make(nic, longest)?;
-    let second = Unconnected::<F, W>::make(nic, longest)?;
+    let first = Unconnected::<F, W>::make(nic, longest, sizes)?;
+    let second = Unconnected::<F, W>::make(nic, longest, sizes)?;
     let endpoints = [first.endpoint(), second.endpoint()];
     let memories = [first.remote(), second.remote()];
     Ok([

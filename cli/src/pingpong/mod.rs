@@ -12,15 +12,15 @@
 //! | `report` | the table and the JSON document |
 //! | `progress` | the bar |
 
-mod apart;
+pub mod apart;
 mod conversation;
-mod end;
+pub mod end;
 mod exchange;
 mod progress;
 mod rc_pingpong;
-mod report;
-mod rounds;
-mod verify;
+pub mod report;
+pub mod rounds;
+pub mod verify;
 
 use crate::arguments::{Doorbell, Op, PingpongOptions, Stranger};
 use crate::completions::{Completions, Patience, Polling, Sleeping};
@@ -48,15 +48,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use verify::Verifier;
 
-/// Runs the command.
-pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
-    // The second Ctrl-C ends the program at once.
+/// Whether somebody has pressed Ctrl-C. The second one ends the program at once.
+pub fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let interrupt = signal_hook::consts::SIGINT;
     let now = i32::from(crate::arguments::INTERRUPTED);
     signal_hook::flag::register_conditional_shutdown(interrupt, now, interrupted.clone())?;
     signal_hook::flag::register(interrupt, interrupted.clone())?;
+    Ok(interrupted)
+}
 
+/// Runs the command.
+pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
+    let interrupted = interruption()?;
     let mut out = io::stdout().lock();
     let timeout = Duration::from_secs(options.timeout);
     let is_virtual = [nics::VIRTUAL, nics::VIRTUAL_NETXTREME].contains(&options.device.as_str());
@@ -179,8 +183,7 @@ fn on_netxtreme<P: PciFunction>(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.events || options.doorbell != Doorbell::Uncached {
-        let text = "a BCM57608 is polled, and its doorbells are plain stores".into();
-        return Err(Failure::Usage(text));
+        return Err(Failure::Usage(nics::NETXTREME_IS_POLLED.into()));
     }
     let run = (nic, is_virtual, options, patience, partner);
     play::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
@@ -259,7 +262,7 @@ struct Run<'a, F: Family> {
 }
 
 /// Who plays.
-enum Players<F: Family, W> {
+pub enum Players<F: Family, W> {
     Together(Box<Match<F, W>>),
     Apart(Box<Apart<F, W>>),
 }
@@ -270,7 +273,12 @@ impl<F: Family> Run<'_, F> {
         let mut quiet = self.json;
         let mut players = match self.partner.take() {
             None => Players::Together(Box::new(Match {
-                ends: end::connected::<F, W>(self.nic, self.longest as usize, &self.connection)?,
+                ends: end::connected::<F, W>(
+                    self.nic,
+                    self.longest as usize,
+                    end::ONE_AT_A_TIME,
+                    &self.connection,
+                )?,
                 patience: self.patience,
                 seed: self.setup.seed,
                 inline: self.setup.inline,
@@ -307,7 +315,7 @@ impl<F: Family> Run<'_, F> {
         let mut ended = Ok(());
         for plan in &self.plans {
             progress.label(format!("{} {}", plan.op, units::bytes(plan.size.into())));
-            match players.measure_one(plan, &mut progress) {
+            match players.measure_one(plan, || progress.round()) {
                 Ok(measured) => {
                     if !quiet {
                         progress.suspend(|| table.print_row(out, &measured))?;
@@ -341,24 +349,28 @@ impl<F: Family> Run<'_, F> {
 }
 
 impl<F: Family, W: Completions<F>> Players<F, W> {
-    fn measure_one(&mut self, plan: &Plan, progress: &mut Progress) -> Result<Measured, Failure> {
+    /// Measures `plan`. `after_round` is called between rounds.
+    pub fn measure_one(
+        &mut self,
+        plan: &Plan,
+        after_round: impl FnMut(),
+    ) -> Result<Measured, Failure> {
         match plan.op {
-            Op::Write => self.measure::<exchange::Write>(plan, progress),
-            Op::WriteImmediate => self.measure::<exchange::WriteImmediate>(plan, progress),
-            Op::Read => self.measure::<exchange::Read>(plan, progress),
-            Op::Send => self.measure::<exchange::Send>(plan, progress),
-            Op::SendImmediate => self.measure::<exchange::SendImmediate>(plan, progress),
-            Op::FetchAdd => self.measure::<exchange::FetchAdd>(plan, progress),
-            Op::CompareSwap => self.measure::<exchange::CompareSwap>(plan, progress),
+            Op::Write => self.measure::<exchange::Write>(plan, after_round),
+            Op::WriteImmediate => self.measure::<exchange::WriteImmediate>(plan, after_round),
+            Op::Read => self.measure::<exchange::Read>(plan, after_round),
+            Op::Send => self.measure::<exchange::Send>(plan, after_round),
+            Op::SendImmediate => self.measure::<exchange::SendImmediate>(plan, after_round),
+            Op::FetchAdd => self.measure::<exchange::FetchAdd>(plan, after_round),
+            Op::CompareSwap => self.measure::<exchange::CompareSwap>(plan, after_round),
         }
     }
 
     fn measure<E: Exchange>(
         &mut self,
         plan: &Plan,
-        progress: &mut Progress,
+        after_round: impl FnMut(),
     ) -> Result<Measured, Failure> {
-        let after_round = || progress.round();
         match self {
             Players::Together(players) => players.measure::<E>(plan, after_round),
             Players::Apart(players) => players.measure::<E>(plan, after_round),

@@ -7,7 +7,7 @@
 //! client, and compares them, too.
 
 use super::conversation;
-use super::end::{End, RemoteBuffers, Unconnected};
+use super::end::{End, ONE_AT_A_TIME, RemoteBuffers, Unconnected};
 use super::verify::{GUARD, same};
 use crate::arguments::PingpongOptions;
 use crate::completions::{Completions, Patience};
@@ -111,7 +111,7 @@ pub fn play<F: Family, W: Completions<F>>(
     let iterations = options.iterations.unwrap_or(ITERATIONS);
     let mtu = options.mtu.map_or(MTU, Mtu::from).min(nic.mtu());
     let connection = Connection { max_mtu: Some(mtu), ..Connection::new() };
-    let unconnected = Unconnected::<F, W>::make(nic, size as usize)?;
+    let unconnected = Unconnected::<F, W>::make(nic, size as usize, ONE_AT_A_TIME)?;
     let own = Address::of(&unconnected.endpoint());
     let connect = |address: Address| {
         let endpoint = address.endpoint(nic.link(), mtu)?;

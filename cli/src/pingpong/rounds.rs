@@ -421,7 +421,7 @@ mod tests {
     use crate::completions::{Polling, Sleeping};
     use crate::family::Connectx;
     use crate::nics;
-    use crate::pingpong::end::connected;
+    use crate::pingpong::end::{ONE_AT_A_TIME, connected};
     use crate::pingpong::exchange::{self, CompareSwap, FetchAdd, Read, WriteImmediate};
     use doorbell::mlx5::Connection;
     use doorbell::wr::RemoteSlice;
@@ -437,7 +437,7 @@ mod tests {
 
     fn ends<W: Completions<Virtual>>() -> Ends<W> {
         let nic = nics::open_virtual().unwrap();
-        connected(&nic, SIZE, &Connection::new()).unwrap()
+        connected(&nic, SIZE, ONE_AT_A_TIME, &Connection::new()).unwrap()
     }
 
     fn patience() -> Patience {

@@ -2,6 +2,7 @@
 
 mod apart;
 mod devices;
+mod perf;
 mod pingpong;
 mod shim;
 mod stranger;
