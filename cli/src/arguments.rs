@@ -30,6 +30,17 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Devices(DevicesOptions),
+    /// Takes a NIC's function from its kernel driver, so that doorbell can drive it.
+    ///
+    /// For BCM57608 NICs. The NIC's network interfaces and RDMA devices go until it is attached again,
+    /// or the machine starts anew. Behind an IOMMU, vfio-pci takes the function, whose module must be
+    /// loaded; otherwise no driver has it, and no other function of its device may have one. Refuses a
+    /// function that a process holds. Needs root.
+    Detach(FunctionOptions),
+    /// Gives a NIC's function back to its kernel driver, after `doorbell detach`.
+    ///
+    /// Refuses a function that a process holds. Needs root.
+    Attach(FunctionOptions),
     Pingpong(PingpongOptions),
     Perf(PerfOptions),
     Shim(ShimOptions),
@@ -97,6 +108,13 @@ pub struct DevicesOptions {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The function of a NIC.
+#[derive(Debug, Args)]
+pub struct FunctionOptions {
+    /// The NIC as `doorbell devices` calls it (BNXT, BNXT:1), or its address (0000:01:00.0).
+    pub function: String,
 }
 
 /// Sends messages to and fro between two queue pairs, checks every byte, and measures the time.
@@ -621,9 +639,7 @@ mod tests {
         let all = ["doorbell", "pingpong"].iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
             Command::Pingpong(options) => options,
-            Command::Devices(_) | Command::Model(_) | Command::Perf(_) | Command::Shim(_) => {
-                unreachable!("that is not what was asked for")
-            }
+            other => unreachable!("{other:?} is not what was asked for"),
         }
     }
 

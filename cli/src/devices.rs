@@ -8,6 +8,7 @@ use crate::units;
 use doorbell::error::Error;
 use doorbell::{bnxt, mlx5};
 use doorbell_hal::linux::Machine;
+use doorbell_hal::linux::pci::{Access, ListedFunction};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
@@ -60,6 +61,9 @@ struct Function {
     bus: String,
     /// The kernel driver that has it.
     driver: Option<String>,
+    /// How it would be opened, or why it would not.
+    #[serde(skip)]
+    access: Result<Access, String>,
 }
 
 /// Port 1 of a NIC, and what the NIC can.
@@ -126,11 +130,12 @@ impl List {
     /// The BCM57608s of `machine`.
     fn functions(machine: &Machine) -> Result<Vec<Device>, Error> {
         let functions = machine.pci_functions(bnxt::IDENTITY)?.into_iter().enumerate();
-        let device = |(index, function): (_, doorbell_hal::linux::pci::ListedFunction)| Device {
+        let device = |(index, function): (_, ListedFunction)| Device {
             name: bnxt::name(index),
             is_virtual: false,
             opened: Opened::Function(Function {
                 bus: function.address.to_string(),
+                access: machine.pci_access(&function).map_err(|error| error.to_string()),
                 driver: function.driver,
             }),
         };
@@ -152,12 +157,13 @@ impl List {
             writeln!(out, "{}{note}", device.name)?;
             match &device.opened {
                 Opened::Port(port) => port.print(out)?,
-                Opened::Function(Function { bus, driver }) => {
+                Opened::Function(Function { bus, driver, access }) => {
                     row(out, "PCI function", bus)?;
-                    match driver.as_deref() {
-                        Some("vfio-pci") => row(out, "can be opened", "through vfio-pci")?,
-                        Some(driver) => row(out, "cannot be opened", &format!("{driver} has it"))?,
-                        None => row(out, "can be opened", "physically")?,
+                    row(out, "driver", driver.as_deref().unwrap_or("none"))?;
+                    match access {
+                        Ok(Access::Vfio) => row(out, "can be opened", "through vfio-pci")?,
+                        Ok(Access::Physical) => row(out, "can be opened", "physically")?,
+                        Err(why) => row(out, "cannot be opened", why)?,
                     }
                 }
                 Opened::Refused { error } => row(out, "cannot be opened", error)?,
@@ -229,6 +235,42 @@ mod tests {
         assert_eq!(devices[0]["virtual"], false);
         assert!(devices[0]["error"].as_str().unwrap().contains("no verbs file"), "{devices}");
         assert_eq!(devices[1]["name"], VIRTUAL);
+    }
+
+    #[test]
+    fn a_bcm57608_is_listed_with_its_driver_and_how_it_can_be_opened() {
+        let root = tempfile::tempdir().unwrap();
+        for (address, driver, group) in [
+            ("0000:01:00.0", Some("bnxt_en"), Some("1")),
+            ("0000:02:00.0", Some("vfio-pci"), Some("2")),
+            ("0000:03:00.0", None, Some("3")),
+            ("0000:04:00.0", None, None),
+        ] {
+            let function = root.path().join("sys/bus/pci/devices").join(address);
+            fs::create_dir_all(&function).unwrap();
+            fs::write(function.join("vendor"), "0x14e4\n").unwrap();
+            fs::write(function.join("device"), "0x1760\n").unwrap();
+            for (link, target) in [("driver", driver), ("iommu_group", group)] {
+                let Some(target) = target else { continue };
+                symlink(format!("../{target}"), function.join(link)).unwrap();
+            }
+        }
+        let text = text(&Machine::under(root.path()));
+        let of = |name: &str| {
+            let (_, after) = text.split_once(&format!("{name}\n")).unwrap();
+            after.split("\n\n").next().unwrap().to_owned()
+        };
+        for (name, line) in [
+            (
+                "BNXT",
+                "cannot be opened   PCI function 0000:01:00.0 is with bnxt_en: detach it first",
+            ),
+            ("BNXT:1", "can be opened      through vfio-pci"),
+            ("BNXT:2", "cannot be opened   PCI function 0000:03:00.0 is behind an IOMMU"),
+            ("BNXT:3", "can be opened      physically"),
+        ] {
+            assert!(of(name).contains(line), "{name}: {text}");
+        }
     }
 
     #[test]

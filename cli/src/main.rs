@@ -6,6 +6,7 @@
 //! | `arguments` | the command line |
 //! | `nics` | which NIC a name means |
 //! | `devices` | `doorbell devices` |
+//! | `detach` | `doorbell detach`, `doorbell attach` |
 //! | `pingpong` | `doorbell pingpong` |
 //! | `perf` | `doorbell perf` |
 //! | `model` | `doorbell model` |
@@ -16,6 +17,7 @@
 
 mod arguments;
 mod completions;
+mod detach;
 mod devices;
 mod failure;
 mod family;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Model(options) => model::run(&options),
         Command::Devices(options) => devices::run(&options),
+        Command::Detach(options) => detach::detach(&options),
+        Command::Attach(options) => detach::attach(&options),
         Command::Pingpong(options) => options.check().and_then(|()| pingpong::run(&options)),
         Command::Perf(options) => options.check().and_then(|()| perf::run(&options)),
         Command::Shim(options) => shim::run(&options),

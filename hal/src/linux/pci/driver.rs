@@ -50,6 +50,11 @@ pub enum DriverError {
         /// The others, and their drivers.
         others: Vec<(BusAddress, String)>,
     },
+    /// An IOMMU translates its addresses, and there is no vfio-pci to hold it through.
+    NoVfio {
+        /// The function.
+        address: BusAddress,
+    },
     /// A file cannot be used.
     File(FileError),
     /// The kernel did what was asked, and another driver than expected has the function.
@@ -70,6 +75,10 @@ impl fmt::Display for DriverError {
                 write!(f, "PCI function {address} is not alone on its device, and not with ")?;
                 write!(f, "{VFIO_DRIVER}:")?;
                 others.iter().try_for_each(|(other, driver)| write!(f, " {driver} has {other}"))
+            }
+            DriverError::NoVfio { address } => {
+                write!(f, "PCI function {address} is behind an IOMMU, and the machine has no ")?;
+                write!(f, "{VFIO_DRIVER} for it: load that module first")
             }
             DriverError::File(error) => error.fmt(f),
             DriverError::Unmoved { address, driver: Some(driver) } => {
@@ -100,21 +109,25 @@ impl From<FileError> for DriverError {
 
 impl Machine {
     /// Takes the function at `address` from its kernel driver: its network interfaces and RDMA devices
-    /// go. Where the machine uses an IOMMU and has vfio-pci, that takes it; otherwise no driver has it,
-    /// and it must be alone on its device.
+    /// go. Where the machine uses an IOMMU, vfio-pci takes it, which must be there; unless the IOMMU
+    /// translates nothing. Otherwise no driver has it, and it must be alone on its device.
     ///
     /// Refuses a function that a process holds, this one included. Needs `CAP_SYS_ADMIN` and write
     /// access to files under `/sys/bus/pci`.
     pub fn detach(&self, address: BusAddress) -> Result<Detached, DriverError> {
         let function = self.known(address)?;
         let _held = self.hold_pci_function(address).map_err(DriverError::Hold)?;
-        let from = function.driver;
+        let from = function.driver.clone();
         if from.as_deref() == Some(VFIO_DRIVER) {
             return Ok(Detached { from, through_vfio: true });
         }
         let vfio = self.path("sys/bus/pci/drivers").join(VFIO_DRIVER);
         let through_vfio = function.iommu_group.is_some() && vfio.exists();
         if !through_vfio {
+            // With no driver it would be of use to nobody.
+            if self.is_translated(&function) {
+                return Err(DriverError::NoVfio { address });
+            }
             let others = self.driven_siblings(address)?;
             if !others.is_empty() {
                 return Err(DriverError::Siblings { address, others });
@@ -204,6 +217,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::function::Access;
     use super::super::listing::made_up::MadeUp;
     use super::*;
 
@@ -246,6 +260,27 @@ mod tests {
         assert_eq!(machine.pci_function(nic()).unwrap().unwrap().driver, None);
         let driver = made_up.with_kernel("bnxt_en", || machine.attach(nic())).unwrap();
         assert_eq!(driver, "bnxt_en");
+    }
+
+    #[test]
+    fn behind_an_iommu_and_without_vfio_the_function_stays_where_it_is() {
+        let made_up = MadeUp::new();
+        made_up.function(NIC, 0x1760, Some("bnxt_en"), Some("6"));
+        let machine = made_up.machine();
+        let error = machine.detach(nic()).unwrap_err();
+        assert!(matches!(error, DriverError::NoVfio { .. }), "{error}");
+        assert!(error.to_string().contains("vfio-pci"), "{error}");
+        let driver = machine.pci_function(nic()).unwrap().unwrap().driver;
+        assert_eq!(driver.as_deref(), Some("bnxt_en"));
+
+        // An IOMMU that translates nothing is none.
+        let group = made_up.path("sys/kernel/iommu_groups/6");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("type"), "identity\n").unwrap();
+        let detached = made_up.with_kernel("bnxt_en", || machine.detach(nic())).unwrap();
+        assert!(!detached.through_vfio);
+        let function = machine.pci_function(nic()).unwrap().unwrap();
+        assert_eq!(machine.pci_access(&function).unwrap(), Access::Physical);
     }
 
     #[test]

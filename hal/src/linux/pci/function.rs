@@ -3,6 +3,7 @@
 use super::super::machine::{FileError, Machine};
 use super::bar::MappedBar;
 use super::hold::{Held, HoldError};
+use super::listing::ListedFunction;
 use super::physical::{self, Block, Physical};
 use super::vfio::{self, MappedMemory, Mapping, Vfio};
 use super::{VFIO_DRIVER, Vectors};
@@ -33,6 +34,15 @@ pub struct OwnedFunction {
 enum Way {
     Vfio(Arc<Vfio>),
     Physical(Physical),
+}
+
+/// How a process holds a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Behind an IOMMU, through vfio-pci.
+    Vfio,
+    /// With no IOMMU that translates anything, by physical addresses.
+    Physical,
 }
 
 /// Why a function could not be taken.
@@ -106,24 +116,33 @@ impl Machine {
     pub fn take_pci_function(&self, address: BusAddress) -> Result<OwnedFunction, TakeError> {
         let function = self.pci_function(address)?.ok_or(TakeError::NoFunction { address })?;
         let held = self.hold_pci_function(address).map_err(TakeError::Hold)?;
-        let way = match (function.driver, function.iommu_group) {
-            (Some(driver), group) if driver == VFIO_DRIVER => {
-                let group = group.ok_or_else(|| vfio::no_group(self, address))?;
+        let way = match self.pci_access(&function)? {
+            Access::Vfio => {
+                let group = function.iommu_group.ok_or_else(|| vfio::no_group(self, address))?;
                 Way::Vfio(Arc::new(Vfio::open(self, address, &group)?))
             }
-            (Some(driver), _) => return Err(TakeError::Driven { address, driver }),
-            (None, Some(group)) if !self.is_identity(&group) => {
-                return Err(TakeError::Translated { address });
-            }
-            (None, _) => Way::Physical(Physical::open(self, address)?),
+            Access::Physical => Way::Physical(Physical::open(self, address)?),
         };
         Ok(OwnedFunction { way, machine: self.clone(), held, start: Instant::now() })
     }
 
-    /// Whether the IOMMU translates nothing for a group.
-    fn is_identity(&self, group: &str) -> bool {
+    /// How [`take_pci_function`](Self::take_pci_function) would hold `function`, or why it would not.
+    /// Looks at files only, and changes nothing.
+    pub fn pci_access(&self, function: &ListedFunction) -> Result<Access, TakeError> {
+        let address = function.address;
+        match &function.driver {
+            Some(driver) if driver == VFIO_DRIVER => Ok(Access::Vfio),
+            Some(driver) => Err(TakeError::Driven { address, driver: driver.clone() }),
+            None if self.is_translated(function) => Err(TakeError::Translated { address }),
+            None => Ok(Access::Physical),
+        }
+    }
+
+    /// Whether an IOMMU translates the addresses of a function that no driver has.
+    pub(super) fn is_translated(&self, function: &ListedFunction) -> bool {
+        let Some(group) = &function.iommu_group else { return false };
         let path = self.path("sys/kernel/iommu_groups").join(group).join("type");
-        std::fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "identity")
+        !std::fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "identity")
     }
 }
 

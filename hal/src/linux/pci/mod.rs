@@ -22,7 +22,7 @@ mod vfio;
 
 pub use bar::MappedBar;
 pub use driver::{Detached, DriverError};
-pub use function::{FunctionMemory, OwnedFunction, PinnedMemory, TakeError};
+pub use function::{Access, FunctionMemory, OwnedFunction, PinnedMemory, TakeError};
 pub use hold::{Held, HoldError};
 pub use listing::ListedFunction;
 pub use vectors::Vectors;

@@ -43,6 +43,10 @@ impl Physical {
     /// Takes the function at `address`, which no driver has.
     pub(super) fn open(machine: &Machine, address: BusAddress) -> Result<Self, FileError> {
         let directory = machine.pci_path(address);
+        let path = machine.path("proc/self/pagemap");
+        let pagemap = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let pagemap =
+            pagemap.map_err(|reason| FileError { action: "open", path, reason: reason.into() })?;
         // Switches the function on, which no driver has done.
         let enable = directory.join("enable");
         fs::write(&enable, "1").map_err(|reason| FileError {
@@ -50,10 +54,6 @@ impl Physical {
             path: enable,
             reason,
         })?;
-        let path = machine.path("proc/self/pagemap");
-        let pagemap = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let pagemap =
-            pagemap.map_err(|reason| FileError { action: "open", path, reason: reason.into() })?;
         let pool = Arc::new(Mutex::new(Pool::default()));
         Ok(Physical { directory, pagemap: Arc::new(pagemap), pool })
     }
@@ -102,6 +102,14 @@ impl Physical {
         unsafe { rustix::mm::mlock(start.as_ptr().cast(), len) }?;
         let address = start.as_ptr() as usize;
         (0..len).step_by(PIECE).map(|at| frame(&self.pagemap, address + at)).collect()
+    }
+}
+
+impl Drop for Physical {
+    fn drop(&mut self) {
+        // The kernel counts who has switched a function on, and the next driver is to find it off: its
+        // bus mastering is off then, too. A function that is gone has nothing to be switched off.
+        let _ = fs::write(self.directory.join("enable"), "0");
     }
 }
 
@@ -238,7 +246,21 @@ pub(super) fn resource(
 
 #[cfg(test)]
 mod tests {
+    use super::super::listing::made_up::MadeUp;
     use super::*;
+
+    #[test]
+    fn a_function_that_is_taken_is_switched_on_and_off_again_when_it_is_let_go() {
+        let made_up = MadeUp::new();
+        made_up.function("0000:c1:00.0", 0x1760, None, None);
+        fs::create_dir_all(made_up.path("proc/self")).unwrap();
+        fs::write(made_up.path("proc/self/pagemap"), "").unwrap();
+        let address = BusAddress::parse("0000:c1:00.0").unwrap();
+        let function = made_up.machine().take_pci_function(address).unwrap();
+        assert_eq!(made_up.text("0000:c1:00.0", "enable"), "1");
+        drop(function);
+        assert_eq!(made_up.text("0000:c1:00.0", "enable"), "0");
+    }
 
     #[test]
     fn a_devices_memory_is_where_its_resource_file_says() {
