@@ -14,7 +14,7 @@
 #   END                     all suites have been run
 
 # How long a guest may take until its first suite.
-readonly BOOT_SECONDS=90
+readonly BOOT_SECONDS=240
 
 # header SUITE KEY: what the comment "# KEY: value" at the head of the suite says.
 header() {
@@ -31,7 +31,7 @@ start_model() {
   exec {MODEL_IN}<>"$directory/model.in" {MODEL_OUT}<>"$directory/model.out"
   local model=(connectx --link "$link")
   [[ $link == netxtreme ]] && model=(netxtreme)
-  "$DOORBELL" model "${model[@]}" "${sockets[@]}" \
+  setpriv --pdeathsig KILL "$DOORBELL" model "${model[@]}" "${sockets[@]}" \
     <&"$MODEL_IN" >&"$MODEL_OUT" 2>"$directory/model.log" &
   MODEL=$!
   for ((try = 0; try < 100; try++)); do
@@ -119,7 +119,7 @@ boot() {
   local DIRECTORY MODEL='' MODEL_END MODEL_IN MODEL_OUT QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
   DIRECTORY=$(mktemp -d)
   mkdir -p "$logs"
-  trap 'jobs -p | xargs -r kill; rm -rf "$DIRECTORY"; exit 1' INT TERM
+  trap 'jobs -p | xargs -r kill -9; rm -rf "$DIRECTORY"; exit 1' HUP INT TERM
   echo "lab: $kernel kernel, link $link: $suites" >&2
 
   result() {
@@ -167,6 +167,8 @@ boot() {
       # The time was up, maybe in the middle of a line.
       part+=$line
       kill -0 "$QEMU" 2>/dev/null || break
+      # QEMU would go on without its NIC, and so would the guest.
+      [[ $link == software ]] || kill -0 "$MODEL" 2>/dev/null || break
       continue
     fi
     line=$part$line part=
@@ -185,7 +187,8 @@ boot() {
     kill -0 "$QEMU" 2>/dev/null || break
     sleep 0.1
   done
-  kill "$QEMU" 2>/dev/null
+  # It has nothing to save, and does not heed a milder signal while it waits for a NIC.
+  kill -9 "$QEMU" 2>/dev/null
   wait "$QEMU" 2>/dev/null
   status=$?
   kill "$monitor" 2>/dev/null
@@ -202,7 +205,7 @@ boot() {
   done
   judge_logs
   rm -rf "$DIRECTORY"
-  trap - INT TERM
+  trap - HUP INT TERM
   echo "lab: ... $((SECONDS - started)) s" >&2
 }
 

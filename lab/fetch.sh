@@ -154,11 +154,13 @@ qemu() {
   (qemu_exec "$@")
 }
 
-# qemu_exec ARGUMENT...: becomes that QEMU, so that a background job's process is QEMU itself.
+# qemu_exec ARGUMENT...: becomes that QEMU, so that a background job's process is QEMU itself, which ends with
+# the process that started it, whatever ends that.
 qemu_exec() {
   local tree=$CACHE/qemu
   export QEMU_MODULE_DIR=$tree/usr/lib/x86_64-linux-gnu/qemu
-  exec "$tree/lib64/ld-linux-x86-64.so.2" --library-path "$tree/usr/lib/x86_64-linux-gnu" \
+  exec setpriv --pdeathsig KILL \
+    "$tree/lib64/ld-linux-x86-64.so.2" --library-path "$tree/usr/lib/x86_64-linux-gnu" \
     "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios" "$@"
 }
 
