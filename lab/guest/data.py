@@ -11,34 +11,16 @@ import random
 import sys
 import traceback
 
-from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-try:
-    import pyverbs.enums as e
-except ModuleNotFoundError:
-    # Since rdma-core 56 or so the constants are members of enumerations.
-    import pyverbs.libibverbs_enums as enumerations
-
-    class e:
-        """All their members by name."""
-
-    for enumeration in vars(enumerations).values():
-        for name, value in getattr(enumeration, "__members__", {}).items():
-            setattr(e, name, value)
+from verbs import ACCESS, e, way_to
 
 SIZE = 8 << 20
-ACCESS = (
-    e.IBV_ACCESS_LOCAL_WRITE
-    | e.IBV_ACCESS_REMOTE_WRITE
-    | e.IBV_ACCESS_REMOTE_READ
-    | e.IBV_ACCESS_REMOTE_ATOMIC
-)
 SIZES = [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 1023, 1024]
 SIZES += [1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 1000003, 4 << 20]
 CHANCE = random.Random(3)
@@ -58,22 +40,9 @@ class Side:
 
     def connect(self, peer, context, gid_index):
         """Connects this side to the peer, on the first port."""
-        port = context.query_port(1)
-        attributes = QPAttr(port_num=1)
-        attributes.qp_access_flags = ACCESS
-        attributes.dest_qp_num = peer.pair.qp_num
-        attributes.rq_psn = attributes.sq_psn = 0xFFFFFE
-        attributes.path_mtu = port.active_mtu
-        attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 4
-        attributes.min_rnr_timer, attributes.timeout = 12, 14
-        attributes.retry_cnt = attributes.rnr_retry = 7
-        if gid_index is None:
-            address = AHAttr(port_num=1, dlid=port.lid)
-        else:
-            route = GlobalRoute(dgid=context.query_gid(1, gid_index), sgid_index=gid_index)
-            address = AHAttr(port_num=1, is_global=1, gr=route, dlid=port.lid)
-        attributes.ah_attr = address
-        self.pair.to_rts(attributes)
+        port, psn = context.query_port(1), 0xFFFFFE
+        way = way_to(context, gid_index, port.lid, peer.pair.qp_num, psn, psn, port.active_mtu)
+        self.pair.to_rts(way)
 
     def part(self, length):
         """A random part of the region, of this length: its offset."""

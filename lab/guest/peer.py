@@ -11,37 +11,19 @@ import socket
 import sys
 import time
 
-from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-try:
-    import pyverbs.enums as e
-except ModuleNotFoundError:
-    # Since rdma-core 56 or so the constants are members of enumerations.
-    import pyverbs.libibverbs_enums as enumerations
-
-    class e:
-        """All their members by name."""
-
-    for enumeration in vars(enumerations).values():
-        for name, value in getattr(enumeration, "__members__", {}).items():
-            setattr(e, name, value)
+from verbs import ACCESS, e, way_to
 
 GUARD = 64
 GUARDS = b"\xa5" * GUARD
 WORD = (1 << 64) - 1
 PATIENCE = 140
-ACCESS = (
-    e.IBV_ACCESS_LOCAL_WRITE
-    | e.IBV_ACCESS_REMOTE_WRITE
-    | e.IBV_ACCESS_REMOTE_READ
-    | e.IBV_ACCESS_REMOTE_ATOMIC
-)
 # How a round of each operation is seen to be done, which way its bytes go, and its opcode.
 OPERATIONS = {
     "write": ("memory", "there", e.IBV_WR_RDMA_WRITE),
@@ -131,23 +113,9 @@ class End:
         self.psn = 0xFFFFF0
 
     def connect(self, context, peer, mtu, gid_index):
-        port = context.query_port(1)
-        attributes = QPAttr(port_num=1)
-        attributes.qp_access_flags = ACCESS
-        attributes.dest_qp_num = int.from_bytes(peer[10:13], "big")
-        attributes.rq_psn, attributes.sq_psn = int.from_bytes(peer[13:16], "big"), self.psn
-        attributes.path_mtu = min(port.active_mtu, peer[2], mtu)
-        attributes.max_dest_rd_atomic, attributes.max_rd_atomic = 8, max(1, min(8, peer[3]))
-        attributes.min_rnr_timer, attributes.timeout = 12, 14
-        attributes.retry_cnt = attributes.rnr_retry = 7
-        if gid_index is None:
-            address = AHAttr(port_num=1, dlid=int.from_bytes(peer[4:6], "big"))
-        else:
-            # Both ends are on this port.
-            route = GlobalRoute(dgid=context.query_gid(1, gid_index), sgid_index=gid_index)
-            address = AHAttr(port_num=1, is_global=1, gr=route)
-        attributes.ah_attr = address
-        self.pair.to_rts(attributes)
+        mtu = min(context.query_port(1).active_mtu, peer[2], mtu)
+        lid, number, psn = (int.from_bytes(peer[at:end], "big") for at, end in ((4, 6), (10, 13), (13, 16)))
+        self.pair.to_rts(way_to(context, gid_index, lid, number, psn, self.psn, mtu, max(1, min(8, peer[3]))))
 
     def endpoint(self, context, version, mtu, gid_index):
         port = context.query_port(1)
