@@ -7,7 +7,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `nic` | [`Connectx`]: its objects, its port, its death |
+//! | `nic` | [`Connectx`]: what it has, its port, its death |
+//! | `objects` | objects made, changed and destroyed |
 //! | `doorbells` | what stores to the registers do |
 //! | `traffic` | whose turn it is: packets in, bursts out, deadlines, flushes |
 //! | `queue_pair` | contexts, states and changes of queue pairs |
@@ -36,6 +37,7 @@ pub mod firmware;
 mod headers;
 mod host;
 mod nic;
+mod objects;
 mod queue_pair;
 mod receive;
 mod refused;
