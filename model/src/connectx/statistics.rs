@@ -28,6 +28,17 @@ pub enum Traffic {
     FrameToGroup,
 }
 
+impl Traffic {
+    /// All kinds, in their order.
+    pub const ALL: [Traffic; 5] = [
+        Traffic::ToOne,
+        Traffic::ToGroup,
+        Traffic::FrameToAll,
+        Traffic::FrameToOne,
+        Traffic::FrameToGroup,
+    ];
+}
+
 /// The numbers of one set of counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStatistics {

@@ -20,6 +20,17 @@ fn port(driver: &mut Driver) -> [u64; 4] {
     [0x180, 0x1c0, 0x200, 0x240].map(|bit| get(&answer, bit, 64))
 }
 
+/// The first numbers of a group of the port's, by the register PPCNT.
+fn group(driver: &mut Driver, number: u64) -> [u64; 7] {
+    let mut input = command(0x805, 272);
+    put(&mut input, 0x30, 16, 1);
+    put(&mut input, 0x50, 16, 0x5008);
+    put(&mut input, 0x88, 8, 1);
+    put(&mut input, 0x9a, 6, number);
+    let answer = driver.run(&input, 272);
+    std::array::from_fn(|place| get(&answer, 0xc0 + place * 64, 64))
+}
+
 #[test]
 fn requests_and_packets_are_counted_where_they_arrive() {
     let network = Network::free();
@@ -49,6 +60,11 @@ fn requests_and_packets_are_counted_where_they_arrive() {
     // 28. Back come four answers: three with 12 and 4 bytes, one of which has 100 more, and one with 8.
     assert_eq!(port(&mut right), [4, 2 * 128 + 28 + 40, 4, 4 * 16 + 100 + 8]);
     assert_eq!(port(&mut left), [4, 4 * 16 + 100 + 8, 4, 2 * 128 + 28 + 40]);
+
+    // The same, as a port's own counters have it: packets sent and received, and then their bytes.
+    assert_eq!(group(&mut left, 0), [4, 4, 0, 0, 2 * 128 + 28 + 40, 4 * 16 + 100 + 8, 0]);
+    assert_eq!(group(&mut left, 1), [4 * 16 + 100 + 8, 4, 0, 0, 0, 2 * 128 + 28 + 40, 4]);
+    assert_eq!(group(&mut left, 0x10), [0; 7]);
 
     // A send that finds no receive at first.
     a.send(&mut left, 0x0a, &[a.data(0, 5)]);

@@ -176,6 +176,7 @@ fn general_for_all(nic: &Capabilities) -> Vec<(Field, u64)> {
         (UD, 1),
         (UC, 1),
         (RC, 1),
+        (VPORT_COUNTERS, 1),
         (UAR_4K, 1),
         (UAR_SZ, 5),
         (LOG_PG_SZ, 12),
@@ -232,7 +233,6 @@ const GENERAL_ETHERNET: &[(Field, u64)] = {
         (LOG_MAX_CURRENT_MC_LIST, 10),
         (LOG_MAX_CURRENT_UC_LIST, 7),
         (LOG_MAX_L2_TABLE, 8),
-        (VPORT_COUNTERS, 1),
         (LOG_MAX_TIS_PER_SQ, 1),
         (BASIC_CYCLIC_RCV_WQE, 1),
     ]

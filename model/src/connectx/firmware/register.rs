@@ -58,7 +58,8 @@ impl Firmware {
             number::PVLC => pvlc::VL_HW_CAP.set(&mut data, 1),
             // No pause frames are sent or obeyed.
             number::PFCC => {}
-            number::PPCNT | number::NODE_DESCRIPTION => {}
+            number::PPCNT => self.port_counters(&written, &mut data)?,
+            number::NODE_DESCRIPTION => {}
             // The host says its byte order. It is x86's.
             number::HOST_ENDIANNESS => {}
             unknown => {

@@ -40,6 +40,12 @@ structure! {
         VL_OPERATIONAL: 0x7c, 4;
     }
 
+    /// What a port counts (`struct mlx5_ifc_ppcnt_reg_bits`); the group's numbers follow.
+    ppcnt [256] {
+        LOCAL_PORT: 0x8, 8;
+        GROUP: 0x1a, 6;
+    }
+
     /// An InfiniBand port (`struct mlx5_ifc_hca_vport_context_bits`).
     hca_vport_context [512] {
         FIELD_SELECT: 0x0, 32;
