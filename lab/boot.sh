@@ -14,7 +14,10 @@
 #   END                     all suites have been run
 
 # How long a guest may take until its first suite.
-readonly BOOT_SECONDS=240
+readonly BOOT_SECONDS=120
+
+# How many times as long as on an idle machine all may take.
+readonly SLOW=${LAB_SLOW:-1}
 
 # header SUITE KEY: what the comment "# KEY: value" at the head of the suite says.
 header() {
@@ -77,7 +80,7 @@ guest_arguments() {
     -object memory-backend-memfd,id=memory,size=2G,share=on -machine q35,memory-backend=memory
     -nodefaults -display none
     -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$LOGS/$kernel-$(userland_of "$kernel" "$link").img"
-    -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
+    -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link lab.slow=$SLOW${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
   )
   [[ $link == software ]] && return
   for ((number = 1; number <= nics; number++)); do
@@ -137,6 +140,7 @@ boot() {
   for suite; do
     ((seconds += $(header "$suite" seconds)))
   done
+  ((seconds *= SLOW))
 
   mkfifo "$DIRECTORY"/{channel,monitor}.{in,out}
   exec {CHANNEL_IN}<>"$DIRECTORY/channel.in" {CHANNEL_OUT}<>"$DIRECTORY/channel.out"
@@ -213,7 +217,7 @@ boot() {
 suite_done() {
   case $2 in
     0) ;;
-    124 | 137 | 143) result "$1" FAIL time "not done after $(header "$1" seconds) s" ;;
+    124 | 137 | 143) result "$1" FAIL time "not done after $(($(header "$1" seconds) * SLOW)) s" ;;
     *) result "$1" FAIL status "the suite's script ended with status $2" ;;
   esac
 }

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # LINK is what the virtual NIC is: ethernet or infiniband, a ConnectX with such a port; netxtreme, a
-# BCM57608; or software.
+# BCM57608; or software. SLOW is how many times as long as said all may take.
 
 # say LINE: a line for the host.
 say() {
@@ -39,7 +39,7 @@ expect_log() {
 # check NAME SECONDS COMMAND...: passes when the command exits with 0 within that time.
 # A function of the shell has no limit but its own.
 check() {
-  local name="$1" seconds="$2" program status
+  local name="$1" seconds=$(($2 * SLOW)) program status
   shift 2
   echo "----- $name: $*"
   # The output goes to the suite's log; its last line is the reason of a failure.
@@ -63,7 +63,7 @@ check() {
 
 # wait_for SECONDS COMMAND...: until the command succeeds.
 wait_for() {
-  local tries=$(($1 * 5))
+  local tries=$(($1 * 5 * SLOW))
   shift
   while [ $tries -gt 0 ]; do
     "$@" >/dev/null 2>&1 && return 0
@@ -82,7 +82,7 @@ listeners() {
 # pair NAME SECONDS SERVER-COMMAND CLIENT-COMMAND: runs the two commands, the second when the first listens.
 # Passes when both exit with 0. Each command is one string, and one program.
 pair() {
-  local name="$1" seconds="$2" before server tries=100 client_status server_status
+  local name="$1" seconds=$(($2 * SLOW)) before server tries=$((100 * SLOW)) client_status server_status
   echo "----- $name: $3 | $4"
   before=$(listeners)
   timeout -k 5 "$seconds" /bin/sh -c "exec $3" >/tmp/server.out 2>&1 &

@@ -1,6 +1,6 @@
 # about: doorbell programs are killed in the middle of their traffic
 # link: ethernet infiniband
-# seconds: 600
+# seconds: 300
 # order: 61
 # refuses: yes
 # shellcheck shell=bash

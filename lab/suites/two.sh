@@ -1,6 +1,6 @@
 # about: two NICs on one network: frames, TCP and RDMA from one to the other
 # link: ethernet infiniband
-# seconds: 600
+# seconds: 300
 # boot: own
 # nics: 2
 # shellcheck shell=bash
