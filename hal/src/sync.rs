@@ -79,6 +79,25 @@ impl<T: Copy> DmaCell<T> {
     }
 }
 
+/// Loads a word that no other thread writes.
+///
+/// Under loom it is no access: loom would take it for the one that a later store of this thread is to be
+/// seen after, and look no further back.
+///
+/// # Safety
+///
+/// No other thread stores to the word meanwhile (SAFETY.md, S1).
+#[inline(always)]
+pub unsafe fn load_own(word: &AtomicU32) -> u32 {
+    #[cfg(not(loom))]
+    return word.load(Ordering::Relaxed);
+    #[cfg(loom)]
+    // SAFETY: S1: passed on to our caller (and checked by loom).
+    unsafe {
+        word.unsync_load()
+    }
+}
+
 /// Orders the bytes written to a slot ahead of the doorbell record or counter that publishes them.
 /// Pairs with the NIC reading the record before it fetches the slot.
 #[inline(always)]
@@ -192,6 +211,8 @@ pub mod mutant {
         ConsumedBeforeRead,
         /// A poster loads which entry completed without acquiring what was read of it.
         NoAcquireOfFreed,
+        /// A poller loads how many entries were posted without acquiring what was noted of them.
+        NoAcquireOfPosted,
         /// A poller takes a queue pair out of the table without acquiring what it is made of.
         NoAcquireOfQueuePair,
         /// A completion queue is armed as if the next completion had been polled.

@@ -7,10 +7,10 @@ use super::abi::command::{
 use super::abi::event::CommandEvent;
 use super::abi::field::{RetransmissionTable, ReversedGid, SwappedMac};
 use super::abi::firmware::function::{
-    DRV_RGTR_16BIT_VER_MODE, FuncCfgRequest, FuncDrvRgtrRequest, FuncDrvUnrgtrRequest,
-    FuncQcapsAnswer, FuncQcapsRequest, FuncQcfgAnswer, FuncQcfgRequest, FuncResetRequest,
-    FuncResourceQcapsRequest, OS_TYPE_LINUX, drv_rgtr_enables, func_caps, func_caps_ext,
-    func_caps_ext2, func_cfg_enables,
+    DRV_RGTR_16BIT_VER_MODE, FuncCfgRequest, FuncDbrPacingQcfgRequest, FuncDrvRgtrRequest,
+    FuncDrvUnrgtrRequest, FuncQcapsAnswer, FuncQcapsRequest, FuncQcfgAnswer, FuncQcfgRequest,
+    FuncResetRequest, FuncResourceQcapsRequest, OS_TYPE_LINUX, drv_rgtr_enables, func_caps,
+    func_caps_ext, func_caps_ext2, func_cfg_enables,
 };
 use super::abi::firmware::port::{
     LINK, PortPhyCfgRequest, PortPhyQcapsRequest, PortPhyQcfgRequest, QueueQportcfgRequest,
@@ -30,6 +30,7 @@ use super::commands::{Commands, EVENTS, EventMemory};
 use super::context::{Context, Facts, Limits};
 use super::firmware::Channel;
 use super::memory::{self, PageTable, Purpose};
+use super::pacing::Pacing;
 use crate::error::Error;
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -106,7 +107,8 @@ pub(super) fn boot<F: PciFunction>(function: F) -> Result<Context<F>, Error> {
     let bars = |number, what| {
         function.bar(number).map_err(|reason| memory::refused(&function, what, reason))
     };
-    let registers = bars(0, "the mapping of base address register 0")?;
+    let registers = || bars(0, "the mapping of base address register 0");
+    let (registers, others) = (registers()?, registers()?);
     let doorbells = bars(2, "the mapping of base address register 2")?;
     let mut control = Box::new(Control {
         registers,
@@ -120,7 +122,7 @@ pub(super) fn boot<F: PciFunction>(function: F) -> Result<Context<F>, Error> {
         relaxed_ordering,
     });
     match control.boot(&function, &doorbells) {
-        Ok(facts) => Ok(Context::new(function, control, facts, doorbells)),
+        Ok(facts) => Ok(Context::new(function, control, facts, doorbells, others)),
         Err(error) => {
             if !control.shut_down(&function) {
                 // The function may still reach what it was given.
@@ -208,6 +210,7 @@ impl<F: PciFunction> Control<F> {
         bounds.fid = OWN_FUNCTION.into();
         self.request(function, bounds)?;
         self.register_driver(function)?;
+        let pacing = self.pacing(function, caps.flags_ext2.get())?;
         let geometry = self.geometry(function, doorbells)?;
         let vnics = self.request(function, VnicQcapsRequest::new())?;
         let statistics = STATISTICS[usize::from(vnics.max_aggs_supported.get() != 0)];
@@ -228,6 +231,7 @@ impl<F: PciFunction> Control<F> {
             gid_index,
             notification_ring,
             doorbell: geometry,
+            pacing,
             limits: self.limits(function, &answer, plan.queue_pairs)?,
             plan,
         })
@@ -286,6 +290,21 @@ impl<F: PciFunction> Control<F> {
         self.request(function, request)?;
         self.done.push(Done::Registered);
         Ok(())
+    }
+
+    /// How doorbells are to be paced, if the firmware asks for it.
+    fn pacing(&mut self, function: &F, caps: u32) -> Result<Option<Pacing>, Error> {
+        const ASKS: u32 =
+            func_caps_ext2::DBR_PACING_EXT_SUPPORTED | func_caps_ext2::DBR_PACING_V0_SUPPORTED;
+        if caps & ASKS == 0 {
+            return Ok(None);
+        }
+        let answer = self.request(function, FuncDbrPacingQcfgRequest::new())?;
+        let pacing = Pacing::new(&self.registers, &answer).map_err(|register| {
+            let what = "a register of doorbells that cannot be read:";
+            wrong(function, "HWRM_FUNC_DBR_PACING_QCFG", what, register)
+        })?;
+        Ok(Some(pacing))
     }
 
     /// Where the doorbell page is in BAR 2.

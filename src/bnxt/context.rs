@@ -5,21 +5,24 @@ use super::abi::command::Command;
 use super::abi::event::CommandEvent;
 use super::backing::Plan;
 use super::boot::Control;
-use super::ring::{Failures, InFlight};
+use super::pacing::Pacing;
+use super::ring::paced::Pace;
+use super::ring::{Failures, InFlight, PacedRegister};
 use crate::endpoint::Mtu;
 use crate::error::Error;
 use crate::ring::table::Table;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use doorbell_hal::Errno;
 use doorbell_hal::mmio::RegisterPage;
 use doorbell_hal::pci::PciFunction;
-use doorbell_hal::sync::Mutex;
+use doorbell_hal::sync::{AtomicU32, Mutex, Ordering};
 
 /// A register of a NIC whose function is held as `F`.
-pub(super) type RegisterOf<F> = <<F as PciFunction>::Bar as RegisterPage>::Register;
+pub(super) type RegisterOf<F> = PacedRegister<<<F as PciFunction>::Bar as RegisterPage>::Register>;
 
 /// The only protection domain: the driver chooses its number.
 pub(super) const PROTECTION_DOMAIN: u32 = 1;
@@ -40,6 +43,8 @@ pub(super) struct Facts {
     pub(super) notification_ring: u16,
     /// Where doorbells are, in BAR 2.
     pub(super) doorbell: usize,
+    /// How doorbells are paced, if the firmware asks for it.
+    pub(super) pacing: Option<Pacing>,
     pub(super) plan: Plan,
     pub(super) limits: Limits,
 }
@@ -70,6 +75,10 @@ pub(super) struct Context<F: PciFunction> {
     /// The channels to the firmware: one request at a time. `None` only while this is dropped.
     control: Mutex<Option<Box<Control<F>>>>,
     doorbells: F::Bar,
+    /// BAR 0, for pacing.
+    pub(super) registers: F::Bar,
+    /// Registers that ask for grants.
+    pub(super) paced: AtomicU32,
     pub(super) table: Table<InFlight>,
     pub(super) failures: Failures,
     numbers: Mutex<Numbers>,
@@ -94,6 +103,7 @@ impl<F: PciFunction> Context<F> {
         control: Box<Control<F>>,
         facts: Facts,
         doorbells: F::Bar,
+        registers: F::Bar,
     ) -> Self {
         let (free, queue_pairs) = (BTreeSet::new(), BTreeMap::new());
         Context {
@@ -101,6 +111,8 @@ impl<F: PciFunction> Context<F> {
             facts,
             control: Mutex::new(Some(control)),
             doorbells,
+            registers,
+            paced: AtomicU32::new(0),
             failures: Failures::new(),
             numbers: Mutex::new(Numbers { next: 0, free, queue_pairs, regions: 0 }),
             kept: Mutex::new(Vec::new()),
@@ -144,9 +156,15 @@ impl<F: PciFunction> Context<F> {
     }
 
     /// The doorbell register. Every doorbell is one store of 8 bytes, so threads share it.
-    pub(super) fn register(&self) -> Result<RegisterOf<F>, Error> {
+    pub(super) fn register(self: &Arc<Self>) -> Result<RegisterOf<F>, Error> {
         let register = self.doorbells.register(self.facts.doorbell, size_of::<u64>());
-        register.ok_or_else(|| self.refused("the doorbell page")(Errno::ENXIO))
+        let register = register.ok_or_else(|| self.refused("the doorbell page")(Errno::ENXIO))?;
+        let pace = self.facts.pacing.is_some().then(|| {
+            self.paced.fetch_add(1, Ordering::Relaxed);
+            let pace: Arc<dyn Pace> = self.clone();
+            pace
+        });
+        Ok(PacedRegister::new(register, pace))
     }
 
     /// Keeps what the firmware may still use, until the function was made to forget everything.

@@ -38,6 +38,7 @@ mod firmware;
 mod machine;
 mod memory;
 mod nic;
+mod pacing;
 mod qp;
 mod region;
 pub mod ring;

@@ -7,5 +7,6 @@ mod firmware;
 mod life;
 mod machine;
 mod operations;
+mod pacing;
 mod regions;
 mod rings;

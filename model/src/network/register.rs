@@ -6,7 +6,7 @@
 use crossbeam_queue::ArrayQueue;
 use doorbell_hal::mmio::{Register, RegisterPage};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -51,6 +51,9 @@ pub(crate) struct Bus {
     /// The NIC is gone: stores go nowhere, as on a bus without a device.
     gone: AtomicBool,
     seen: AtomicU64,
+    /// Stores that may wait: those that come when there are as many are lost.
+    most: AtomicUsize,
+    lost: AtomicU64,
 }
 
 impl Bus {
@@ -65,6 +68,8 @@ impl Bus {
             thread: OnceLock::new(),
             gone: AtomicBool::new(false),
             seen: AtomicU64::new(0),
+            most: AtomicUsize::new(usize::MAX),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -99,7 +104,31 @@ impl Bus {
 
     /// How many stores wait, about.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
+        let overflow = match self.overflowed.load(Ordering::Acquire) {
+            true => self.overflow.lock().unwrap_or_else(PoisonError::into_inner).len(),
+            false => 0,
+        };
+        self.queue.len() + overflow
+    }
+
+    /// Has the NIC lose stores that come while `most` wait.
+    pub(crate) fn lose_past(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// How many stores were lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether a store that comes now is lost. Counts it.
+    fn loses(&self) -> bool {
+        let most = self.most.load(Ordering::Relaxed);
+        let loses = most != usize::MAX && self.waiting() >= most;
+        if loses {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        loses
     }
 
     /// Names the thread that takes the stores out, to be woken by them.
@@ -127,12 +156,13 @@ impl Bus {
     /// Puts a store on the bus and wakes nobody. Answers whether there was room.
     pub(crate) fn try_put(&self, store: Store) -> bool {
         self.gone.load(Ordering::Acquire)
+            || self.loses()
             || !self.overflowed.load(Ordering::Acquire) && self.queue.push(store).is_ok()
     }
 
     /// Puts a store on the bus.
     pub(crate) fn put(&self, store: Store) {
-        if self.gone.load(Ordering::Acquire) {
+        if self.gone.load(Ordering::Acquire) || self.loses() {
             return;
         }
         if self.overflowed.load(Ordering::Acquire) {

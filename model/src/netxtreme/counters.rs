@@ -17,6 +17,8 @@ pub struct Counters {
     pub stray_doorbells: u64,
     /// Doorbells that were dropped because their position is not possible.
     pub dropped_doorbells: u64,
+    /// Doorbells that came while as many waited as can.
+    pub lost_doorbells: u64,
     /// Work entries read from send rings.
     pub send_entries: u64,
     /// Work entries read from receive rings.

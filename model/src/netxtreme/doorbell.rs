@@ -6,8 +6,6 @@ use crate::fabric::Fabric;
 use crate::network::Store;
 use doorbell::bnxt::abi::doorbell::{DoorbellFields, DoorbellKind};
 
-/// Doorbells that wait at most, before the driver has to wait.
-pub(super) const QUEUE_DEPTH: u32 = 0x8000;
 /// The doorbell is of Ethernet ([`DoorbellFields::path`]).
 const ETHERNET: u8 = 1;
 

@@ -28,6 +28,8 @@ pub struct Bounds {
     pub limits_are_the_drivers: bool,
     /// Doorbells have to be paced.
     pub paced: bool,
+    /// Doorbells that wait at most: those that come then are lost.
+    pub doorbells: u32,
     /// Interrupt vectors.
     pub vectors: u16,
 }
@@ -43,6 +45,7 @@ impl Default for Bounds {
             completions: 1 << 16,
             limits_are_the_drivers: false,
             paced: false,
+            doorbells: 0x8000,
             vectors: 32,
         }
     }

@@ -73,6 +73,7 @@ impl Netxtreme {
         interrupts: Arc<dyn Interrupts>,
     ) -> NicId {
         network.add(|bus, fabric| {
+            bus.lose_past(identity.bounds.doorbells as usize);
             let memory = memory_of(&space, &identity);
             let mut nic = Netxtreme {
                 bus,
@@ -137,7 +138,7 @@ impl Netxtreme {
 
     /// What it has seen and done.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { lost_doorbells: self.bus.lost(), ..self.counters }
     }
 
     /// What went wrong.

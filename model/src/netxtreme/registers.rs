@@ -111,6 +111,6 @@ impl Netxtreme {
 
     /// The room of the queue of doorbells, as the firmware says how to read it.
     fn doorbell_queue_room(&self) -> u32 {
-        super::doorbell::QUEUE_DEPTH.saturating_sub(self.bus.waiting() as u32)
+        self.identity.bounds.doorbells.saturating_sub(self.bus.waiting() as u32)
     }
 }

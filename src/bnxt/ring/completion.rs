@@ -157,11 +157,11 @@ impl<R: Register> CompletionRing<R> {
             return None;
         }
         // SAFETY: S1: the entry is posted.
-        let (id, end) = unsafe { (outstanding.id(completed), outstanding.end(completed)) };
-        if !end.signaled() {
+        if !unsafe { outstanding.end(completed) }.signaled() {
             return None;
         }
-        outstanding.complete(completed.wrapping_add(1));
+        // SAFETY: S1: as above.
+        let id = unsafe { outstanding.take(completed) };
         self.consume();
         Some(Completion::Sent(Sent { id, queue_pair }))
     }
@@ -195,8 +195,7 @@ impl<R: Register> CompletionRing<R> {
             Arrival::SendInvalidate(immediate)
         };
         // SAFETY: S1: the entry is posted.
-        let id = unsafe { outstanding.id(completed) };
-        outstanding.complete(completed.wrapping_add(1));
+        let id = unsafe { outstanding.take(completed) };
         self.consume();
         let len = first as u32;
         Some(Completion::Received(Received { id, queue_pair, len, by, solicited: false }))
@@ -222,7 +221,13 @@ impl<R: Register> CompletionRing<R> {
             sync::fence_after_owner();
             let completion = match Kind::from_code(kind.kind()) {
                 Some(Kind::Request) => self.rare_request(slot),
-                Some(Kind::Receive) => self.rare_receive(slot),
+                Some(Kind::Receive) => {
+                    // A common one comes here after unsignaled requests that were done.
+                    if let Some(completion) = self.common_receive(slot) {
+                        return Some(completion);
+                    }
+                    self.rare_receive(slot)
+                }
                 Some(Kind::Terminal) => {
                     // SAFETY: S1: the slot is ours.
                     if let Some((_, queue_pair)) = self.look_up(unsafe { slot.first() }) {
@@ -286,8 +291,7 @@ impl<R: Register> CompletionRing<R> {
         }
         self.failed(queue_pair);
         // SAFETY: S1: the entry is posted.
-        let id = unsafe { outstanding.id(completed) };
-        outstanding.complete(completed.wrapping_add(1));
+        let id = unsafe { outstanding.take(completed) };
         Some(failed_completion(id, queue_pair, Queue::Receive, receive_status(status)))
     }
 
@@ -305,16 +309,21 @@ impl<R: Register> CompletionRing<R> {
         let outstanding = &in_flight.send;
         let mut completed = outstanding.own_completed();
         while completed != until {
-            // SAFETY: S1: the entry is posted: `until` was checked to be.
-            let (id, end) = unsafe { (outstanding.id(completed), outstanding.end(completed)) };
+            let number = completed;
             completed = completed.wrapping_add(1);
             let is_last = completed == until;
             if is_last {
                 self.rest.in_flight = core::ptr::null();
             }
-            if is_last && status != RequestStatus::Ok.code() {
+            let has_failed = is_last && status != RequestStatus::Ok.code();
+            // SAFETY: S1: the entry is posted: `until` was checked to be.
+            if !has_failed && !unsafe { outstanding.end(number) }.signaled() {
+                continue;
+            }
+            // SAFETY: S1: as above.
+            let id = unsafe { outstanding.take(number) };
+            if has_failed {
                 self.failed(queue_pair);
-                outstanding.complete(completed);
                 return Some(failed_completion(
                     id,
                     queue_pair,
@@ -322,10 +331,7 @@ impl<R: Register> CompletionRing<R> {
                     request_status(status),
                 ));
             }
-            if end.signaled() {
-                outstanding.complete(completed);
-                return Some(Completion::Sent(Sent { id, queue_pair }));
-            }
+            return Some(Completion::Sent(Sent { id, queue_pair }));
         }
         outstanding.complete(completed);
         self.rest.in_flight = core::ptr::null();
@@ -355,11 +361,13 @@ impl<R: Register> CompletionRing<R> {
             let sends = (&in_flight.send, in_flight.send_ring, Queue::Send);
             let receives = (&in_flight.receive, in_flight.receive_ring, Queue::Receive);
             for (outstanding, ring, queue) in [sends, receives] {
+                if ring != self.number {
+                    continue;
+                }
                 let completed = outstanding.own_completed();
-                if ring == self.number && outstanding.posted() != completed {
+                if outstanding.posted() != completed {
                     // SAFETY: S1: the entry is posted, and completes here and nowhere else.
-                    let id = unsafe { outstanding.id(completed) };
-                    outstanding.complete(completed.wrapping_add(1));
+                    let id = unsafe { outstanding.take(completed) };
                     let status = Status::WorkRequestFlushed;
                     return Some(failed_completion(id, queue_pair, queue, status));
                 }

@@ -9,6 +9,7 @@
 //! | [`receive`] | [`ReceiveRing`]: posting receives | the poster |
 //! | [`completion`] | [`CompletionRing`]: polling | the poller |
 //! | [`outstanding`] | what poster and poller share of one queue pair: ids, how many were posted, how many completed | both |
+//! | [`paced`] | the register, which takes as many doorbells as were granted | poster and poller, each its own |
 //! | [`failures`] | the queue pairs that have failed, which pollers flush | the poller looks at one flag; the control path |
 //! | [`slot`] | completion ring memory as cells | whom the toggle lets |
 //!
@@ -25,6 +26,7 @@ pub mod completion;
 pub mod entry;
 pub mod failures;
 pub mod outstanding;
+pub mod paced;
 pub mod receive;
 pub mod send;
 pub mod slot;
@@ -34,5 +36,6 @@ mod tests;
 pub use completion::CompletionRing;
 pub use failures::Failures;
 pub use outstanding::{InFlight, Outstanding};
+pub use paced::PacedRegister;
 pub use receive::ReceiveRing;
 pub use send::SendRing;

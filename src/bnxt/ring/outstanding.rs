@@ -7,7 +7,9 @@
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
-use doorbell_hal::sync::{AtomicU32, DmaCell, Ordering};
+#[cfg(loom)]
+use doorbell_hal::sync::mutant::{self, Mutant};
+use doorbell_hal::sync::{self, AtomicU32, DmaCell, Ordering};
 
 /// A posted entry.
 pub struct Entry {
@@ -127,8 +129,31 @@ impl Outstanding {
     /// How many entries were posted. What was noted of them was noted before.
     #[inline(always)]
     pub fn posted(&self) -> u32 {
+        #[cfg(loom)]
+        if mutant::is(Mutant::NoAcquireOfPosted) {
+            return self.posted.load(Ordering::Relaxed);
+        }
         // Pairs with the release in `publish`.
         self.posted.load(Ordering::Acquire)
+    }
+
+    /// The id of entry `number`, which has completed, and all before it: they are the poster's again.
+    /// For the poller.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the poller, and has seen that the entry is posted (SAFETY.md, S1).
+    #[inline(always)]
+    pub unsafe fn take(&self, number: u32) -> u64 {
+        let completed = number.wrapping_add(1);
+        #[cfg(loom)]
+        if mutant::is(Mutant::FreedBeforeRead) {
+            self.complete(completed);
+        }
+        // SAFETY: S1: passed on to our caller.
+        let id = unsafe { self.id(number) };
+        self.complete(completed);
+        id
     }
 
     /// Says that the entries before `completed` have completed. For the poller, once it has read what
@@ -142,6 +167,10 @@ impl Outstanding {
     /// How many entries completed. What was read of them was read before.
     #[inline(always)]
     pub fn completed(&self) -> u32 {
+        #[cfg(loom)]
+        if mutant::is(Mutant::NoAcquireOfFreed) {
+            return self.completed.load(Ordering::Relaxed);
+        }
         // Pairs with the release in `complete`.
         self.completed.load(Ordering::Acquire)
     }
@@ -149,7 +178,8 @@ impl Outstanding {
     /// How many entries completed, for the poller, who alone changes it.
     #[inline(always)]
     pub fn own_completed(&self) -> u32 {
-        self.completed.load(Ordering::Relaxed)
+        // SAFETY: S1: the poller alone stores it, but for a reset, which no poller meets.
+        unsafe { sync::load_own(&self.completed) }
     }
 
     /// Starts over with a queue that nothing was posted to.

@@ -8,7 +8,6 @@ use crate::ring::segment::Segment;
 use crate::wr::{PostError, Receive};
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register, Uncached};
-use doorbell_hal::sync;
 
 /// Where a receive ring's parts are.
 pub struct ReceiveParts<R> {
@@ -147,7 +146,6 @@ impl<R: Register> ReceiveRing<R> {
         unsafe { self.parts.outstanding.as_ref() }.publish(posted);
         let position = Position::new(posted & mask, posted & mask.wrapping_add(1) != 0);
         // Pairs with the NIC fetching entries after it saw the register.
-        sync::fence_before_publish();
         Uncached::before_store();
         // SAFETY: R1: the register was made with 8 bytes.
         unsafe { self.parts.register.store(0, self.doorbell.to_memory(position)) };

@@ -8,7 +8,7 @@ use crate::ring::segment::Segment;
 use crate::wr::{PostError, WorkRequest};
 use core::ptr::NonNull;
 use doorbell_hal::mmio::{Caching, Register, Uncached};
-use doorbell_hal::sync::{self, DmaCell};
+use doorbell_hal::sync::DmaCell;
 
 /// Slots of a request of one piece.
 pub const SLOTS_OF_ONE_PIECE: u32 = 3;
@@ -189,7 +189,6 @@ impl<R: Register> SendRing<R> {
         unsafe { self.parts.outstanding.as_ref() }.publish(posted);
         let position = Position::new(slots & mask, slots & mask.wrapping_add(1) != 0);
         // Pairs with the NIC fetching entries after it saw the register.
-        sync::fence_before_publish();
         Uncached::before_store();
         // SAFETY: R1: the register was made with 8 bytes.
         unsafe { self.parts.register.store(0, self.doorbell.to_memory(position)) };

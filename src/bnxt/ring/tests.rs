@@ -255,6 +255,23 @@ fn a_failure_names_its_entry_by_its_slot_and_the_rest_is_flushed() {
 }
 
 #[test]
+fn a_receive_is_filled_that_comes_after_requests_that_nobody_is_told_of() {
+    let mut rig = Rig::new(85);
+    rig.sends.post(wr::send(piece(1)).id(1).signaled()).unwrap();
+    rig.sends.post(wr::send(piece(1)).id(2)).unwrap();
+    rig.sends.ring();
+    rig.receives.post(wr::receive(piece(1)).id(9)).unwrap();
+    rig.receives.ring();
+    rig.done(2, 0);
+    rig.filled(0, 0);
+    assert!(matches!(rig.completions.poll(), Some(Completion::Sent(sent)) if sent.id == 1));
+    let Some(Completion::Received(received)) = rig.completions.poll() else { panic!("not filled") };
+    assert_eq!((received.id, received.len), (9, 77));
+    assert_eq!(rig.completions.poll(), None);
+    assert_eq!((rig.sends.outstanding(), rig.receives.outstanding()), (0, 0));
+}
+
+#[test]
 fn fresh_memory_and_the_other_toggle_are_no_completions() {
     let mut rig = Rig::new(85);
     assert_eq!(rig.completions.poll(), None);

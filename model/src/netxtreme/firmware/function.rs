@@ -3,7 +3,6 @@
 use super::{Answered, answer, done};
 use crate::fabric::Fabric;
 use crate::netxtreme::Netxtreme;
-use crate::netxtreme::doorbell::QUEUE_DEPTH;
 use crate::netxtreme::registers::{DOORBELL_QUEUE, FIRST_DOORBELL_PAGE, PAGE, USER_DOORBELL_PAGE};
 use doorbell::bnxt::abi::firmware::function::{
     FUNC_CFG_ASSETS_TESTS, FuncCfgRequest, FuncDbrPacingQcfgAnswer, FuncDrvRgtrAnswer,
@@ -20,6 +19,8 @@ const CHIP: u16 = 0x1760;
 const INTERFACE: [u8; 4] = [1, 10, 3, 85];
 /// The version of the firmware. From 220 on, drivers use what the others of this NIC have.
 const FIRMWARE: [u8; 4] = [233, 0, 0, 0];
+/// Doorbells that wait when pacing begins, as Linux' driver has it.
+const THRESHOLD: u32 = 250;
 /// The number of the function, and of its port.
 const FUNCTION: u16 = 1;
 /// Milliseconds and seconds that a driver waits for an answer.
@@ -213,9 +214,11 @@ impl Netxtreme {
         const CHIP_REGISTER: u32 = 1;
         let mut pacing = FuncDbrPacingQcfgAnswer::new_zeroed();
         pacing.dbr_stat_db_fifo_reg = (DOORBELL_QUEUE | CHIP_REGISTER).into();
-        pacing.dbr_stat_db_fifo_reg_fifo_room_mask = (2 * QUEUE_DEPTH - 1).into();
-        pacing.dbr_stat_db_max_fifo_depth = QUEUE_DEPTH.into();
-        pacing.pacing_threshold = 250.into();
+        let depth = self.identity.bounds.doorbells;
+        let mask = depth.checked_next_power_of_two().map_or(u32::MAX, |above| 2 * above - 1);
+        pacing.dbr_stat_db_fifo_reg_fifo_room_mask = mask.into();
+        pacing.dbr_stat_db_max_fifo_depth = depth.into();
+        pacing.pacing_threshold = THRESHOLD.min(depth / 4).into();
         answer(&pacing)
     }
 }
