@@ -22,19 +22,19 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// An input that is being put together.
 #[derive(Clone, Default)]
-struct Seed(Vec<u8>);
+pub(crate) struct Seed(Vec<u8>);
 
 impl Seed {
-    fn bytes(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    fn half(self, half: u16) -> Self {
+    pub(crate) fn half(self, half: u16) -> Self {
         self.bytes(&half.to_le_bytes())
     }
 
-    fn double(self, double: u64) -> Self {
+    pub(crate) fn double(self, double: u64) -> Self {
         self.bytes(&double.to_le_bytes())
     }
 
@@ -44,7 +44,7 @@ impl Seed {
     }
 }
 
-fn write(target: &str, seeds: impl IntoIterator<Item = Seed>) {
+pub(crate) fn write(target: &str, seeds: impl IntoIterator<Item = Seed>) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     std::fs::create_dir_all(&directory).unwrap();
     for (number, seed) in seeds.into_iter().enumerate() {

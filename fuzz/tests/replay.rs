@@ -70,6 +70,16 @@ fn any_bytes_of_a_completion_ring_are_completions_none_or_errors() {
 }
 
 #[test]
+fn any_bytes_of_a_bcm57608s_completion_ring_are_completions_none_or_errors() {
+    replay_and_try("bnxt_completion", 20_000);
+}
+
+#[test]
+fn any_answers_of_a_bcm57608s_firmware_give_an_error_or_an_object_and_leave_nothing_behind() {
+    replay_and_try("bnxt_answers", 500);
+}
+
+#[test]
 fn any_answers_of_the_kernel_give_an_error_or_an_object_and_leave_nothing_behind() {
     replay_and_try("kernel_answers", 300);
 }
@@ -97,6 +107,11 @@ fn any_verbs_command_is_refused_and_changes_nothing_or_makes_what_can_be_destroy
 #[test]
 fn any_firmware_command_is_answered_and_a_driver_that_lets_go_leaves_nothing() {
     replay_and_try("firmware", 500);
+}
+
+#[test]
+fn any_request_to_a_bcm57608_is_answered_and_a_reset_leaves_nothing() {
+    replay_and_try("netxtreme_firmware", 500);
 }
 
 #[test]
