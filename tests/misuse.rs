@@ -3,5 +3,7 @@
 
 #[test]
 fn misuse_does_not_compile() {
-    trybuild::TestCases::new().compile_fail("tests/misuse/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/misuse/*.rs");
+    cases.compile_fail("tests/misuse/bnxt/*.rs");
 }
