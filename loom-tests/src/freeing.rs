@@ -1,7 +1,8 @@
 //! The poster against the poller: slots and ids go round.
 
+use crate::bus::Doorbell;
 use crate::check::{Failure, Reached, catches, holds};
-use crate::memory::{CompletionQueue, Doorbell, INDEX, PolledRing, QueuePair};
+use crate::memory::{CompletionQueue, INDEX, PolledRing, QueuePair};
 use crate::nic::{Report, Reporter, Sender};
 use crate::request;
 use doorbell::completion::{Completion, Sent};

@@ -28,6 +28,19 @@
 //! | `retiring` | a queue pair's index and entries are used again once its completions are past, in each of its completion queues | `ReclaimedWithoutLooking` | a completion of another |
 //! | `retiring` | ids of a queue pair that the kernel would not destroy are freed once nothing finds them | `ClearedAfterRetired` | a race |
 //!
+//! The same, in `bnxt`, for `doorbell::bnxt::ring`:
+//!
+//! | module | what must hold | broken by the mutant | which shows as |
+//! |---|---|---|---|
+//! | `posting` | an entry and its message are written before the register announces them, also around the ring's end | `NoFenceBeforeRegister` | a race |
+//! | `completing` | a completion is read after its toggle said so | `NoFenceAfterOwner` | a race |
+//! | `completing` | a completion's slot is written again after it was read, on every pass over the ring | `NoFenceBeforeRegister` | a race |
+//! | `completing` | a completion that no request asked for finds a whole queue pair, or none | `NoAcquireOfQueuePair` | a race |
+//! | `freeing` | slots, messages and ids are written again after the poller, and the NIC, have read them, also where one completion reports many requests | `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | `receiving` | all of this for receives | `NoFenceBeforeRegister`, `FreedBeforeRead`, `NoAcquireOfFreed` | a race |
+//! | `flushing` | what is posted to a queue pair that has failed is flushed, once and in order, and nothing that completed is | `NoAcquireOfPosted` | a race |
+//! | `retiring` | a queue pair goes away while a part of its completion is not reported yet, or while it is flushed | `ReclaimedWithoutLooking`, `ClearedAfterRetired` | a completion of another; a race |
+//!
 //! For each mutant there is a test that fails if loom finds nothing, or something else (`check`).
 //!
 //! The models are small, so that none has to bound the number of preemptions. A thread that could
@@ -44,6 +57,8 @@
 #![cfg(all(loom, test))]
 
 mod arming;
+mod bnxt;
+mod bus;
 mod check;
 mod completing;
 mod freeing;

@@ -8,7 +8,8 @@
 //!   once, else with the next completion. An arm with the number of an arm whose event was raised is
 //!   a repetition, and is ignored.
 
-use crate::memory::{CompletionQueue, PIECES, QueuePair, Store};
+use crate::bus::Store;
+use crate::memory::{CompletionQueue, PIECES, QueuePair};
 use crate::request;
 use doorbell::mlx5::abi::U24;
 use doorbell::mlx5::abi::cqe::{Completion, CompletionOpcode, OpcodeOwner, UserIndexWord};

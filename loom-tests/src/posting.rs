@@ -1,7 +1,8 @@
 //! One poster against the NIC: bytes, then the record, then the register.
 
+use crate::bus::Store;
 use crate::check::{Failure, catches, holds};
-use crate::memory::{QueuePair, Store};
+use crate::memory::QueuePair;
 use crate::nic::{Fetched, Sender};
 use crate::request;
 use doorbell::mlx5::abi::doorbell::SendDoorbell;
