@@ -138,3 +138,34 @@ nic_objects() {
 all_is_back() {
   [ "$(resources)" = "$1" ] && [ "$(nic_objects)" = "$2" ]
 }
+
+# moving: whether the NIC has moved messages since this was asked last.
+moving() {
+  local now
+  now=$(ask model counters)
+  [ "$now" != "$COUNTERS" ] && COUNTERS=$now
+}
+
+# connected PROCESS: whether it has queue pairs that are ready to send.
+connected() {
+  rdma resource show qp | grep -q " state RTS .* pid $1 "
+}
+
+# traffic NAME OPTION...: a doorbell program whose messages move, in the background: PROGRAM is its process, and what
+# it says goes to /tmp/traffic.out. Says why there is none, with the name behind "traffic".
+traffic() {
+  local name="$1"
+  shift
+  COUNTERS=''
+  doorbell pingpong --device "$NIC" --iterations 100000000 "$@" >/tmp/traffic.out 2>&1 &
+  PROGRAM=$!
+  wait_for 60 connected "$PROGRAM" && moving && wait_for 60 moving && return 0
+  kill -9 "$PROGRAM"
+  wait "$PROGRAM" 2>/dev/null
+  if grep -q 'UAR_OBJ_ALLOC: not supported' /tmp/traffic.out; then
+    skip "traffic$name" "the kernel has found that this machine combines no writes"
+  else
+    fail "traffic$name" "there is none: $(tail -n 1 /tmp/traffic.out)"
+  fi
+  return 1
+}

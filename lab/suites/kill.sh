@@ -21,35 +21,14 @@ free_memory() {
 pinned=$(pinned)
 unpinned() { [ "$(pinned)" = "$pinned" ]; }
 
-# moving: whether the NIC has moved messages since this was asked last.
-moving() {
-  local now
-  now=$(ask model counters)
-  [ "$now" != "$counters" ] && counters=$now
-}
-# traffic OPTIONS: a program whose messages move, in the background; PROGRAM is its process. Says why there is none.
-traffic() {
-  # shellcheck disable=SC2086 # several words
-  doorbell pingpong --device "$NIC" $1 --iterations 100000000 >/tmp/killed.out 2>&1 &
-  PROGRAM=$!
-  counters=''
-  wait_for 60 sh -c "rdma resource show qp | grep -q ' pid $PROGRAM '" && moving && wait_for 60 moving && return 0
-  kill -9 $PROGRAM
-  wait $PROGRAM 2>/dev/null
-  if grep -q 'UAR_OBJ_ALLOC: not supported' /tmp/killed.out; then
-    skip "traffic$2" "the kernel has found that this machine combines no writes"
-  else
-    fail "traffic$2" "there is none: $(tail -n 1 /tmp/killed.out)"
-  fi
-  return 1
-}
 for options in "--op write --size 64" "--op send --size 65536" "--op read --size 1M" "--op write --size 64 --doorbell blueflame" \
   "--op send --size 64 --events" "--op fetch-add"; do
   name=-$(echo "${options//--/}" | tr -s ' ' '-')
-  traffic "$options" "$name" || continue
+  # shellcheck disable=SC2086 # several words
+  traffic "$name" $options || continue
   held=$(pinned)
-  kill -9 $PROGRAM
-  wait $PROGRAM 2>/dev/null
+  kill -9 "$PROGRAM"
+  wait "$PROGRAM" 2>/dev/null
   if wait_for 10 all_is_back "$resources" "$objects"; then
     pass "gone$name"
   else
@@ -68,11 +47,11 @@ done
 # What 8 such programs hold is many times what is allowed to be missing.
 free=$(free_memory) taken=0
 for turn in 1 2 3 4 5 6 7 8; do
-  traffic "--op write --size 16M" "-large-$turn" || continue
+  traffic "-large-$turn" --op write --size 16M || continue
   now=$(free_memory)
   [ $((free - now)) -le $taken ] || taken=$((free - now))
-  kill -9 $PROGRAM
-  wait $PROGRAM 2>/dev/null
+  kill -9 "$PROGRAM"
+  wait "$PROGRAM" 2>/dev/null
 done
 back() { [ $((free - $(free_memory))) -lt 32768 ]; }
 if [ $taken -lt 40000 ]; then
