@@ -3,6 +3,7 @@
 use super::host::Attendant;
 use super::nic::Connectx;
 use super::queue_pair::State;
+use super::unreliable::Outgoing;
 use super::{Refused, Service, Traffic, entry::SendEntry};
 use crate::fabric::{Address, Datagram, Fabric, GlobalRoute, Message, ROUTE_BYTES};
 use crate::memory::Payload;
@@ -30,8 +31,8 @@ pub struct SourceIdentifier {
 
 /// A queue key that stands for the queue pair's own.
 const OWN_KEY: u32 = 1 << 31;
-/// Entries sent at once, before others have their turn.
-const BURST: usize = 16;
+/// Packets sent at once, before others have their turn.
+const BURST: u64 = 64;
 /// The partition of datagrams without one: the default.
 const DEFAULT_PARTITION: u32 = 0xffff;
 /// Bytes of a datagram's base and datagram headers (IBTA vol. 1, 9.2).
@@ -147,18 +148,31 @@ impl Connectx {
 impl Attendant<'_> {
     /// Sends what a queue pair without acknowledgements has posted.
     pub(super) fn send_unacknowledged(&mut self) -> Progress {
-        for _ in 0..BURST {
+        let mut left = BURST;
+        while left > 0 {
             if self.core.state != State::ReadyToSend {
                 return Progress::Idle;
             }
-            let space = self.memory.space();
-            let next = self.core.next_entry(space, self.limits, self.counters, self.log);
-            let Some((_, entry)) = next else { return Progress::Idle };
-            let status = match entry {
-                Ok(entry) if !self.core.context.service.has_peer() => self.send_datagram(&entry),
-                Ok(entry) => self.send_unreliable(&entry),
-                Err(status) => status,
+            let status = match self.core.unreliable.take_outgoing() {
+                Some(outgoing) => self.send_unreliable(outgoing, &mut left),
+                None => {
+                    let space = self.memory.space();
+                    let next = self.core.next_entry(space, self.limits, self.counters, self.log);
+                    let Some((_, entry)) = next else { return Progress::Idle };
+                    match entry {
+                        Ok(entry) if self.core.context.service.has_peer() => {
+                            self.send_unreliable(Outgoing::new(entry), &mut left)
+                        }
+                        Ok(entry) => {
+                            left -= 1;
+                            Some(self.send_datagram(&entry))
+                        }
+                        Err(status) => Some(status),
+                    }
+                }
             };
+            // Its other packets are for the next turn.
+            let Some(status) = status else { return Progress::More };
             if let Some(in_flight) = self.core.in_flight.pop_front() {
                 self.write_send(&in_flight, status, 0);
             }

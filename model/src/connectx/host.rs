@@ -194,6 +194,12 @@ impl Attendant<'_> {
         if let Ok(counter) = self.core.send_counter(self.memory.space()) {
             self.core.announce(counter, self.log);
         }
+        // A message of which some packets are out already.
+        if self.core.unreliable.take_outgoing().is_some()
+            && let Some(entry) = self.core.in_flight.pop_front()
+        {
+            self.write_send(&entry, Status::WrFlushed, 0);
+        }
         loop {
             let space = self.memory.space();
             let request = self.core.fetch_send(space, self.limits, self.counters, self.log);

@@ -24,6 +24,21 @@ pub(super) struct Unreliable {
     message: Option<Incoming>,
     /// A receive that was taken and is free again.
     spare: Option<Receive>,
+    /// The message that goes out, after its first packets.
+    outgoing: Option<Box<Outgoing>>,
+}
+
+/// A message that goes out.
+pub(super) struct Outgoing {
+    entry: SendEntry,
+    /// The packets that are on their way.
+    sent: u64,
+}
+
+impl Outgoing {
+    pub(super) fn new(entry: SendEntry) -> Box<Self> {
+        Box::new(Outgoing { entry, sent: 0 })
+    }
 }
 
 /// A message that comes in.
@@ -43,6 +58,11 @@ impl Unreliable {
     /// Sends this packet first.
     pub(super) fn start(&mut self, psn: u32) {
         self.next = psn;
+    }
+
+    /// The message of which packets are still to go out.
+    pub(super) fn take_outgoing(&mut self) -> Option<Box<Outgoing>> {
+        self.outgoing.take()
     }
 
     /// The receive that was taken and has not completed.
@@ -90,34 +110,57 @@ impl Connectx {
 }
 
 impl Attendant<'_> {
-    /// Sends a message, packet by packet.
-    pub(super) fn send_unreliable(&mut self, entry: &SendEntry) -> Status {
+    /// Sends a message, packet by packet, as many as are `left` of this turn. Answers its status when all
+    /// of it is on its way.
+    pub(super) fn send_unreliable(
+        &mut self,
+        mut outgoing: Box<Outgoing>,
+        left: &mut u64,
+    ) -> Option<Status> {
+        let end = outgoing.sent.saturating_add(*left);
+        let status = self.send_packets(&outgoing.entry, outgoing.sent, end);
+        let packets = match status {
+            Ok(packets) => packets,
+            Err(status) => return Some(status),
+        };
+        // A message without a packet is a step, too.
+        *left = left.saturating_sub(packets.min(end).saturating_sub(outgoing.sent).max(1));
+        if packets <= end {
+            return Some(Status::Success);
+        }
+        outgoing.sent = end;
+        self.core.unreliable.outgoing = Some(outgoing);
+        None
+    }
+
+    /// Sends the packets of a message from number `start` on, up to `end`. Answers how many it has.
+    fn send_packets(&mut self, entry: &SendEntry, start: u64, end: u64) -> Result<u64, Status> {
         if entry.length > self.limits.message {
-            return Status::LocalLength;
+            return Err(Status::LocalLength);
         }
         let (Some(path), Some(mtu)) = (self.core.path, self.core.attributes.mtu) else {
-            return Status::LocalQpOperation;
+            return Err(Status::LocalQpOperation);
         };
         let (immediate, remote) = match entry.operation {
             Operation::Local => {
                 let change = entry.change.as_deref();
-                return change.map_or(Status::Success, |change| self.change_key(change));
+                return match change.map_or(Status::Success, |change| self.change_key(change)) {
+                    Status::Success => Ok(0),
+                    status => Err(status),
+                };
             }
             Operation::Send => (None, None),
             Operation::SendImmediate(word) => (Some(word), None),
             Operation::Write(remote) => (None, Some(remote)),
             Operation::WriteImmediate(remote, word) => (Some(word), Some(remote)),
-            _ => return Status::LocalQpOperation,
+            _ => return Err(Status::LocalQpOperation),
         };
         let mtu = u64::from(mtu.bytes());
         let packets = entry.length.div_ceil(mtu).max(1);
-        for number in 0..packets {
+        for number in start..packets.min(end) {
             let offset = number * mtu;
             let length = mtu.min(entry.length - offset) as usize;
-            let payload = match self.part(entry, offset, length) {
-                Ok(payload) => payload,
-                Err(status) => return status,
-            };
+            let payload = self.part(entry, offset, length)?;
             let (first, last) = (number == 0, number + 1 == packets);
             let (opcode, headers) = shape(first, last, immediate, remote, entry.length);
             let psn = self.core.unreliable.next;
@@ -143,7 +186,7 @@ impl Attendant<'_> {
             let message = Message::Unreliable(packet);
             self.fabric.send_message(self.now, self.port, path.source, path.destination, message);
         }
-        Status::Success
+        Ok(packets)
     }
 
     fn part(&mut self, entry: &SendEntry, offset: u64, length: usize) -> Result<Payload, Status> {

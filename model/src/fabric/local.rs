@@ -351,9 +351,9 @@ impl Fabric for LocalFabric {
 
     /// While packets wait for a full receiver. They would wait longer than their senders wait for
     /// acknowledgements if everything that is posted waited here.
-    fn is_congested(&mut self, _: Port) -> bool {
+    fn is_congested(&mut self, port: Port) -> bool {
         self.push();
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.within.is_congested(port)
     }
 
     /// Packets to other processes are copies. They leave, for a process that lets go of memory may be

@@ -21,8 +21,10 @@ pub struct Loopback {
 
 /// The first local identifier of groups (IBTA vol. 1, 4.1.3).
 const FIRST_GROUP: u16 = 0xc000;
-/// Messages that wait at a port. Nobody holds their senders back, so more are lost.
+/// Messages that wait at a port. More are lost.
 const MOST_MESSAGES: usize = 4096;
+/// Messages that wait at a port when senders had better wait, too, as links without loss hold them back.
+const MANY_MESSAGES: usize = MOST_MESSAGES / 2;
 
 #[derive(Default)]
 struct Inbox {
@@ -156,6 +158,10 @@ impl Fabric for Loopback {
 
     fn longest_run(&self) -> u16 {
         Self::RUN
+    }
+
+    fn is_congested(&mut self, _: Port) -> bool {
+        self.ports.iter().flatten().any(|inbox| inbox.messages.len() >= MANY_MESSAGES)
     }
 
     fn settle(&mut self, port: Port) {

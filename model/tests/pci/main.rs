@@ -7,6 +7,7 @@ mod groups;
 mod keys;
 mod pair;
 mod statistics;
+mod unreliable;
 
 use doorbell_model::connectx::Network;
 use doorbell_model::kernel::LinkLayer;

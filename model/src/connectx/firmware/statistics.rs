@@ -57,9 +57,10 @@ impl Firmware {
         let carried = self.carried()?;
         let [received, sent] = [0, 1].map(|way| {
             let sum = |kinds: &[Traffic]| {
-                kinds.iter().map(|&kind| carried[kind as usize][way]).fold((0, 0), |sum, one| {
-                    (sum.0 + one.packets, sum.1 + one.octets)
-                })
+                kinds
+                    .iter()
+                    .map(|&kind| carried[kind as usize][way])
+                    .fold((0, 0), |sum, one| (sum.0 + one.packets, sum.1 + one.octets))
             };
             OneWay {
                 all: sum(&Traffic::ALL),
