@@ -15,7 +15,6 @@ use doorbell_hal::mmio::{Uncached, WriteCombining};
 use doorbell_model::VirtualConnectx;
 use doorbell_model::connectx::{Capabilities, Network};
 use doorbell_model::kernel::{Builder, Control, Gid, GidKind, LinkLayer as Layer, Objects};
-use std::net::Ipv4Addr;
 
 fn builder(network: &Network) -> Builder {
     VirtualConnectx::builder().network(network)
@@ -84,7 +83,7 @@ fn connections_use_an_ipv4_identifier_else_a_global_one_else_a_link_local_one() 
 fn an_ipv6_port_is_opened_and_does_not_reach_an_ipv4_one() {
     let network = Network::stepped(1);
     let six = Nic::open(builder(&network).gids(vec![v2(GLOBAL)]).open()).unwrap();
-    let four = Nic::open(builder(&network).address(Some(Ipv4Addr::new(10, 1, 1, 1))).open());
+    let four = Nic::open(builder(&network).address(Some([10, 1, 1, 1].into())).open());
     let ends = [six, four.unwrap()].map(|nic| {
         let cq = nic.completion_queue(8).unwrap();
         let qp = nic.queue_pair(&cq).sends(4).create().unwrap();

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::nics;
+use clap::builder::ArgPredicate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use doorbell::endpoint::Mtu;
 use doorbell::wr::MAX_MESSAGE;
@@ -77,6 +78,10 @@ pub struct ModelConnectxOptions {
     #[arg(long = "socket", value_name = "PATH", required = true)]
     pub sockets: Vec<PathBuf>,
 
+    /// Where the network of the NICs goes on.
+    #[command(flatten)]
+    pub wire: Wire,
+
     /// What the port is.
     #[arg(long, default_value = "ethernet")]
     pub link: Link,
@@ -93,6 +98,45 @@ pub struct ModelNetxtremeOptions {
     /// one network.
     #[arg(long = "socket", value_name = "PATH", required = true)]
     pub sockets: Vec<PathBuf>,
+
+    /// Where the network of the NICs goes on.
+    #[command(flatten)]
+    pub wire: Wire,
+}
+
+/// What leads from the network of virtual NICs to other processes.
+#[derive(Debug, Args)]
+pub struct Wire {
+    /// A cable to another process that carries Ethernet frames, a datagram each: the socket of this
+    /// end, which is made, and that of the other. The other may be `doorbell model` with --cable
+    /// PEER,OWN, or QEMU with -netdev dgram,local.type=unix,local.path=PEER,remote.type=unix,remote.path=OWN.
+    #[arg(long, value_name = "OWN,PEER", value_parser = cable)]
+    pub cable: Option<Ends>,
+
+    /// What the first NIC's Ethernet address is made of; the others follow. NICs on one network need
+    /// different ones.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    pub number: u16,
+
+    /// Write the frames on the cable to this file, for Wireshark.
+    #[arg(long, value_name = "FILE", requires = "cable")]
+    pub pcap: Option<PathBuf>,
+}
+
+/// The sockets at the ends of a cable.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    pub own: PathBuf,
+    pub peer: PathBuf,
+}
+
+fn cable(text: &str) -> Result<Ends, String> {
+    match text.split_once(',') {
+        Some((own, peer)) if !own.is_empty() && !peer.is_empty() => {
+            Ok(Ends { own: own.into(), peer: peer.into() })
+        }
+        _ => Err("two paths with a comma between: this end's socket, and the other's".into()),
+    }
 }
 
 /// Kinds of ports.
@@ -105,6 +149,12 @@ pub enum Link {
 /// Lists the NICs of this machine, and the virtual one.
 #[derive(Debug, Args)]
 pub struct DevicesOptions {
+    /// Say what they have counted, too: packets that were dropped, and why, among it. NICs of this
+    /// machine, and virtual ones that processes of this user have open (`doorbell shim`, `doorbell
+    /// model`, and those of --listen and --connect). In text, only what is not 0.
+    #[arg(long)]
+    pub counters: bool,
+
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
@@ -198,7 +248,7 @@ pub struct PingpongOptions {
     pub timeout: u64,
 
     /// Wait for a process that connects, and measure what it asks for, once. Messages may be as long
-    /// as the longest --size. [default: 0.0.0.0:18519]
+    /// as the longest --size. With [::]:18519, over IPv6, too. [default: 0.0.0.0:18519]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -303,16 +353,23 @@ impl Link {
 /// Measures latency, bandwidth or message rate between two queue pairs, as perftest does.
 ///
 /// Both queue pairs belong to this process and to one NIC: by default to a virtual one, which is a
-/// model of a NIC and not as fast as hardware. What arrives is verified.
+/// model of a NIC and not as fast as hardware. With --listen in one process and --connect in another,
+/// each has one of them, as with `doorbell pingpong`. What arrives is verified.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   doorbell perf lat --size 8
+  doorbell perf --listen & doorbell perf bw --sweep --connect localhost
   doorbell perf bw --op read --sweep --plot read.svg
   doorbell perf rate --inline --doorbell blueflame --depth 64 --batch 8
   doorbell perf bw --sweep --json > first.json
   doorbell perf bw --sweep --events --overlay first.json --plot both.svg")]
 pub struct PerfOptions {
-    /// What is measured.
+    /// What is measured. With --listen, what the process that connects asks for.
+    #[arg(
+        required = false,
+        required_unless_present = "listen",
+        default_value_if("listen", ArgPredicate::IsPresent, "lat")
+    )]
     pub what: What,
 
     /// The NIC: virtual-connectx, virtual-netxtreme, or one that `doorbell devices` lists.
@@ -385,6 +442,24 @@ pub struct PerfOptions {
     )]
     pub timeout: u64,
 
+    /// Wait for a process that connects, and answer what it asks for, once.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = LISTEN,
+        conflicts_with_all = ["connect", "json", "plot", "sizes", "iterations", "duration"]
+    )]
+    pub listen: Option<String>,
+
+    /// Measure with the process that listens there: HOST, or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "duration")]
+    pub connect: Option<String>,
+
+    /// Write the packets of a virtual NIC to this file, for Wireshark. For --listen and --connect.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
@@ -415,6 +490,10 @@ impl PerfOptions {
     pub fn check(&self) -> Result<(), Failure> {
         let Self { op, batch, depth, .. } = self;
         let usage = |what| Err(Failure::Usage(what));
+        let apart = self.listen.is_some() || self.connect.is_some();
+        if self.pcap.is_some() && !(apart && self.device == nics::VIRTUAL) {
+            return usage("--pcap is for a virtual NIC, with --listen or --connect".into());
+        }
         if self.inline && !op.can_inline() {
             return usage(format!(
                 "--inline is for operations that carry bytes to the peer, and --op {op} does not"

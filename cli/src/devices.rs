@@ -9,13 +9,18 @@ use doorbell::error::Error;
 use doorbell::{bnxt, mlx5};
 use doorbell_hal::linux::Machine;
 use doorbell_hal::linux::pci::{Access, ListedFunction};
+use doorbell_model::network::{Seen, seen};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
 
 /// Runs the command.
 pub fn run(options: &DevicesOptions) -> Result<(), Failure> {
-    let (list, failed) = List::of(&Machine::this());
+    let machine = Machine::this();
+    let (mut list, failed) = List::of(&machine);
+    let counted = if options.counters { list.count(&machine) } else { Ok(()) };
+    let failed = failed.and(counted);
     let mut out = io::stdout().lock();
     if options.json {
         serde_json::to_writer_pretty(&mut out, &list).map_err(io::Error::from)?;
@@ -32,6 +37,17 @@ struct List {
     devices: Vec<Device>,
     /// Whether all of the machine's NICs are there.
     complete: bool,
+    /// The virtual NICs that processes of this user have open, where counters were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<Vec<Open>>,
+}
+
+/// Virtual NICs of another process.
+#[derive(Serialize)]
+struct Open {
+    name: String,
+    process: u32,
+    counters: BTreeMap<String, u64>,
 }
 
 /// A NIC.
@@ -43,6 +59,9 @@ struct Device {
     is_virtual: bool,
     #[serde(flatten)]
     opened: Opened,
+    /// What the kernel has counted at its port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<BTreeMap<String, u64>>,
 }
 
 /// What opening a NIC says about it.
@@ -100,7 +119,7 @@ impl Device {
             }),
             Err(failure) => Opened::Refused { error: failure.to_string() },
         };
-        Device { name: name.into(), is_virtual, opened }
+        Device { name: name.into(), is_virtual, opened, counters: None }
     }
 }
 
@@ -124,7 +143,25 @@ impl List {
         };
         devices.push(Device::new(VIRTUAL, true, nics::open_virtual()));
         devices.push(Device::new(VIRTUAL_NETXTREME, true, nics::open_virtual_netxtreme()));
-        (List { devices, complete: failed.is_ok() }, failed)
+        (List { devices, complete: failed.is_ok(), open: None }, failed)
+    }
+
+    /// Reads what the NICs of `machine` have counted, and the virtual ones that are open somewhere.
+    fn count(&mut self, machine: &Machine) -> Result<(), Failure> {
+        let of_the_kernel = |device: &&mut Device| {
+            !device.is_virtual && !matches!(device.opened, Opened::Function(_))
+        };
+        for device in self.devices.iter_mut().filter(of_the_kernel) {
+            let counters = machine.rdma_counters(&device.name).map_err(Error::from)?;
+            device.counters = Some(counters.into_iter().collect());
+        }
+        let open = |Seen { name, process, counters }| Open {
+            name,
+            process,
+            counters: counters.into_iter().collect(),
+        };
+        self.open = Some(seen()?.into_iter().map(open).collect());
+        Ok(())
     }
 
     /// The BCM57608s of `machine`.
@@ -138,6 +175,7 @@ impl List {
                 access: machine.pci_access(&function).map_err(|error| error.to_string()),
                 driver: function.driver,
             }),
+            counters: None,
         };
         Ok(functions.map(device).collect())
     }
@@ -168,10 +206,26 @@ impl List {
                 }
                 Opened::Refused { error } => row(out, "cannot be opened", error)?,
             }
+            if let Some(counters) = &device.counters {
+                print_counters(out, counters)?;
+            }
+            writeln!(out)?;
+        }
+        for Open { name, process, counters } in self.open.iter().flatten() {
+            writeln!(out, "{name} (process {process})")?;
+            print_counters(out, counters)?;
             writeln!(out)?;
         }
         writeln!(out, "To run one: doorbell pingpong --device {VIRTUAL}")
     }
+}
+
+/// Those that are not 0.
+fn print_counters(out: &mut impl Write, counters: &BTreeMap<String, u64>) -> io::Result<()> {
+    for (name, value) in counters.iter().filter(|(_, value)| **value != 0) {
+        row(out, name, &value.to_string())?;
+    }
+    Ok(())
 }
 
 impl Port {
@@ -271,6 +325,37 @@ mod tests {
         ] {
             assert!(of(name).contains(line), "{name}: {text}");
         }
+    }
+
+    #[test]
+    fn counters_are_those_of_the_port_and_of_the_nic_in_text_without_zeroes() {
+        let root = tempfile::tempdir().unwrap();
+        let nic = root.path().join("sys/class/infiniband/mlx5_3");
+        for (file, value) in [
+            ("counters/port_rcv_packets", "12\n"),
+            ("counters/port_rcv_errors", "0\n"),
+            ("counters/unknown", "N/A (no PMA)\n"),
+            ("hw_counters/out_of_sequence", "7\n"),
+        ] {
+            let path = nic.join("ports/1").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        fs::create_dir_all(nic.join("device")).unwrap();
+        symlink("../../../bus/pci/drivers/mlx5_core", nic.join("device/driver")).unwrap();
+        let machine = Machine::under(root.path());
+        let mut list = List::of(&machine).0;
+        list.count(&machine).unwrap();
+        let document = serde_json::to_value(&list).unwrap();
+        let expected = serde_json::json!({
+            "out_of_sequence": 7, "port_rcv_errors": 0, "port_rcv_packets": 12
+        });
+        assert_eq!(document["devices"][0]["counters"], expected);
+        let mut out = Vec::new();
+        list.print(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("out_of_sequence    7\n"), "{text}");
+        assert!(!text.contains("port_rcv_errors"), "{text}");
     }
 
     #[test]

@@ -7,10 +7,11 @@ use doorbell::mlx5::{self, Nic};
 use doorbell_hal::linux::{Machine, VerbsFile};
 use doorbell_model::connectx::Network;
 use doorbell_model::fabric::{LocalFabric, Pcap, UdpFabric, WireCounters};
+use doorbell_model::network::Shown;
 use doorbell_model::rc;
 use doorbell_model::{VirtualConnectx, VirtualNetxtreme};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,16 +34,20 @@ pub fn open_virtual() -> Result<Nic<VirtualConnectx>, Failure> {
     Ok(Nic::open(VirtualConnectx::builder().name(VIRTUAL).open())?)
 }
 
+/// A NIC that sends in UDP, what becomes of its packets, and what shows its counters to others.
+pub type OnUdp = (Nic<VirtualConnectx>, Arc<WireCounters>, Option<Shown>);
+
 /// Opens a virtual ConnectX whose port has `address`, and which sends RoCE v2 in UDP from there.
 ///
 /// Where that is an address of the loopback, which programs of this machine share, it takes the
 /// first one that no other has. Packets fit a network of 1500 bytes unless `mtu` says more, or the
-/// network is the loopback.
+/// network is the loopback. Its counters are shown to `doorbell devices --counters` for as long as the
+/// last of what is answered is kept.
 pub fn open_on_udp(
-    address: Ipv4Addr,
+    address: IpAddr,
     mtu: Option<Mtu>,
     pcap: Option<&Path>,
-) -> Result<(Nic<VirtualConnectx>, Arc<WireCounters>), Failure> {
+) -> Result<OnUdp, Failure> {
     // Both kinds have the specification's numbers.
     let mtu = mtu.and_then(|mtu| rc::Mtu::from_verbs(mtu as u8));
     let mtu = mtu.unwrap_or(UdpFabric::usual_mtu(address));
@@ -62,6 +67,8 @@ pub fn open_on_udp(
     }
     let counters = fabric.counters();
     let network = Network::builder().fabric(fabric).build();
+    // A NIC that cannot be looked into works all the same.
+    let shown = network.show_counters(&format!("{VIRTUAL} at {address}"), Some(counters.clone()));
     let file = VirtualConnectx::builder()
         .name(VIRTUAL)
         .network(&network)
@@ -69,13 +76,14 @@ pub fn open_on_udp(
         .address(Some(address))
         .mtu(mtu)
         .open();
-    Ok((Nic::open(file)?, counters))
+    Ok((Nic::open(file)?, counters, shown.ok()))
 }
 
-fn free_loopback() -> io::Result<(Ipv4Addr, UdpFabric)> {
+/// IPv6 has one address for all programs of a machine, so these are IPv4's.
+fn free_loopback() -> io::Result<(IpAddr, UdpFabric)> {
     let mut taken = None;
     for last in 1..=254 {
-        let address = Ipv4Addr::new(127, 0, 0, last);
+        let address = Ipv4Addr::new(127, 0, 0, last).into();
         match UdpFabric::bind(&[address]) {
             Ok(fabric) => return Ok((address, fabric)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken = Some(error),

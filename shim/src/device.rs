@@ -8,6 +8,7 @@ use doorbell_hal::uverbs::Uverbs;
 use doorbell_model::connectx::Network;
 use doorbell_model::fabric::{LocalFabric, UdpFabric};
 use doorbell_model::kernel::{Control, LinkLayer, VirtualEventFile};
+use doorbell_model::network::Shown;
 use doorbell_model::{VirtualConnectx, WatchedConnectx};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ pub struct Device {
     control: Control,
     trace: bool,
     process: u32,
+    /// Where the NIC's counters are shown.
+    shown: Mutex<Option<Shown>>,
     open: Mutex<Open>,
 }
 
@@ -121,6 +124,7 @@ fn try_make() -> io::Result<Device> {
         None => network,
     };
     let nic = VirtualConnectx::builder().name(sysfs::DEVICE).link_layer(link).peers_are_processes();
+    let mut wire = None;
     let (nic, directory, number) = match fabric {
         FabricChoice::Directory(directory) => {
             let fabric = LocalFabric::join(&directory)?;
@@ -131,7 +135,9 @@ fn try_make() -> io::Result<Device> {
             if link == LinkLayer::InfiniBand {
                 return Err(io::Error::other("an InfiniBand port is on no IP network"));
             }
-            let network = network.fabric(UdpFabric::bind(&[address])?).build();
+            let fabric = UdpFabric::bind(&[address])?;
+            wire = Some(fabric.counters());
+            let network = network.fabric(fabric).build();
             let user = rustix::process::geteuid().as_raw();
             let directory = std::env::temp_dir().join(format!("doorbell-udp-{user}"));
             let nic = nic.network(&network).address(Some(address)).mtu(mtu);
@@ -148,6 +154,10 @@ fn try_make() -> io::Result<Device> {
     let null = std::fs::metadata("/dev/null")?.rdev();
     let verbs = (rustix::fs::major(null), rustix::fs::minor(null));
     sysfs::describe(&root, &control, link, verbs)?;
+    let program = std::env::args_os().next().unwrap_or_default();
+    let name = format!("{} of {}", sysfs::DEVICE, program.display());
+    // A program that nobody can look into runs all the same.
+    let shown = control.network().show_counters(&name, wire).ok();
     // SAFETY: L1: a function of no arguments, for when the process ends.
     unsafe { libc::atexit(say_goodbye) };
     Ok(Device {
@@ -156,6 +166,7 @@ fn try_make() -> io::Result<Device> {
         control,
         trace,
         process: std::process::id(),
+        shown: Mutex::new(shown),
         open: Mutex::default(),
     })
 }
@@ -165,6 +176,7 @@ fn try_make() -> io::Result<Device> {
 extern "C" fn say_goodbye() {
     if let Some(device) = device() {
         device.control.network().say_goodbye(Network::GOODBYE);
+        device.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

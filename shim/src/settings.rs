@@ -6,7 +6,7 @@ use doorbell_model::rc::Mtu;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What the device is.
@@ -30,7 +30,7 @@ pub enum FabricChoice {
     /// `udp:ADDRESS`, or `udp:ADDRESS,MTU`: the IP network, from this address of the machine, with at
     /// most MTU bytes in a packet. What fits Ethernet's 1500 bytes unless it is said, or the address
     /// is of the loopback.
-    Udp(Ipv4Addr, Mtu),
+    Udp(IpAddr, Mtu),
 }
 
 impl FabricChoice {
@@ -43,7 +43,7 @@ impl FabricChoice {
             Some((address, mtu)) => (address, Some(mtu)),
             None => (text, None),
         };
-        let address: Ipv4Addr = address.parse().map_err(|error| wrong(&error))?;
+        let address: IpAddr = address.parse().map_err(|error| wrong(&error))?;
         let mtu = match mtu {
             None => UdpFabric::usual_mtu(address),
             Some(mtu) => {
@@ -88,7 +88,7 @@ mod tests {
     fn a_fabric_is_a_directory_or_an_address_of_the_machine() {
         let of = |value: &str| FabricChoice::of(value.into());
         assert_eq!(of("/run/x"), Ok(FabricChoice::Directory("/run/x".into())));
-        let ip = Ipv4Addr::new(10, 1, 2, 3);
+        let ip = IpAddr::from([10, 1, 2, 3]);
         assert_eq!(of("udp:10.1.2.3"), Ok(FabricChoice::Udp(ip, Mtu::B1024)));
         assert_eq!(of("udp:10.1.2.3,4096"), Ok(FabricChoice::Udp(ip, Mtu::B4096)));
         assert!(of("udp:10.1.2.3,1500").unwrap_err().contains("256, 512, 1024"));

@@ -7,11 +7,13 @@
 mod request;
 
 use crate::arguments::{
-    Link, ModelCommand, ModelConnectxOptions, ModelNetxtremeOptions, ModelOptions,
+    Link, ModelCommand, ModelConnectxOptions, ModelNetxtremeOptions, ModelOptions, Wire,
 };
 use crate::failure::Failure;
 use doorbell_model::connectx::Network;
+use doorbell_model::fabric::{Cable, Pcap, WireCounters};
 use doorbell_model::kernel::LinkLayer;
+use doorbell_model::network::Shown;
 use doorbell_model::netxtreme;
 use doorbell_model::pci::{ConnectxFunction, Function, Identity, NetxtremeFunction, Server};
 use request::Request;
@@ -36,12 +38,13 @@ struct Served {
 }
 
 fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
-    let network = Network::free();
+    let (network, counters) = network(&options.wire)?;
+    let _shown = show(&network, "virtual ConnectX of a machine", &counters);
     let link = match options.link {
         Link::Ethernet => LinkLayer::Ethernet,
         Link::Infiniband => LinkLayer::InfiniBand,
     };
-    serve_all(&options.sockets, |number| {
+    serve_all(&options.sockets, options.wire.number, counters, |number| {
         let mut identity = Identity::new(link, number);
         identity.capabilities.blue_flame = !options.no_blueflame;
         ConnectxFunction::new(&network, identity)
@@ -49,20 +52,44 @@ fn connectx(options: &ModelConnectxOptions) -> Result<(), Failure> {
 }
 
 fn netxtreme(options: &ModelNetxtremeOptions) -> Result<(), Failure> {
-    let network = Network::free();
-    serve_all(&options.sockets, |number| {
+    let (network, counters) = network(&options.wire)?;
+    let _shown = show(&network, "virtual BCM57608 of a machine", &counters);
+    serve_all(&options.sockets, options.wire.number, counters, |number| {
         NetxtremeFunction::new(&network, netxtreme::Identity::new(number))
     })
 }
 
-/// Serves a function at each socket, the first with number 1.
+/// The network that the options describe, and what becomes of the packets that leave this process.
+fn network(wire: &Wire) -> Result<(Network, Option<Arc<WireCounters>>), Failure> {
+    let Some(ends) = &wire.cable else { return Ok((Network::free(), None)) };
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error: io::Error| Failure::Socket { path, why: error.to_string() }
+    };
+    let mut cable = Cable::between(&ends.own, &ends.peer).map_err(failed(&ends.own))?;
+    if let Some(path) = &wire.pcap {
+        cable = cable.capture(Pcap::create(path).map_err(failed(path))?);
+    }
+    let counters = cable.counters();
+    Ok((Network::builder().fabric(cable).build(), Some(counters)))
+}
+
+/// Shows the network's counters to `doorbell devices --counters`. A NIC that cannot works all the same.
+fn show(network: &Network, name: &str, wire: &Option<Arc<WireCounters>>) -> Option<Shown> {
+    let shown = network.show_counters(name, wire.clone());
+    shown.inspect_err(|error| say(&format!("the counters are not shown: {error}"))).ok()
+}
+
+/// Serves a function at each socket, the first with number `first`.
 fn serve_all<F: Function + 'static>(
     sockets: &[PathBuf],
+    first: u16,
+    wire: Option<Arc<WireCounters>>,
     mut make: impl FnMut(u16) -> F,
 ) -> Result<(), Failure> {
     // Every socket is there before any machine is waited for.
     let mut all = Vec::new();
-    for (number, path) in (1..).zip(sockets) {
+    for (number, path) in (first..).zip(sockets) {
         let function = make(number);
         all.push(Served {
             server: bind(path, &function)?,
@@ -72,10 +99,14 @@ fn serve_all<F: Function + 'static>(
     }
     let functions: Vec<_> = all.iter().map(|served| Arc::clone(&served.function)).collect();
     // Ends with the program: it waits for lines that may never come.
-    thread::spawn(move || obey(&functions));
+    let counters = wire.clone();
+    thread::spawn(move || obey(&functions, counters.as_deref()));
     let served: Vec<_> = all.into_iter().map(|served| thread::spawn(|| serve(served))).collect();
     for served in served {
         served.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    }
+    if let Some(wire) = wire {
+        say(&format!("the cable: {}", wire.read()));
     }
     Ok(())
 }
@@ -99,13 +130,15 @@ fn serve(served: Served) -> Result<(), Failure> {
 }
 
 /// Does what the lines of standard input ask for, and answers each with a line on standard output.
-fn obey(functions: &[Arc<Mutex<dyn Function>>]) {
+fn obey(functions: &[Arc<Mutex<dyn Function>>], wire: Option<&WireCounters>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let answer = match line.parse::<Request>() {
             Ok(request) => {
                 let answers = functions.iter().map(|function| request.answer(&mut *lock(function)));
-                answers.collect::<Vec<_>>().join("; ")
+                let wire = wire.filter(|_| request == Request::Counters);
+                let wire = wire.map(|wire| format!("the cable: {}", wire.read()));
+                answers.chain(wire).collect::<Vec<_>>().join("; ")
             }
             Err(why) => why,
         };

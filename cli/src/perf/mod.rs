@@ -1,13 +1,16 @@
-//! `doorbell perf`: latency, bandwidth and message rate between two queue pairs of one NIC.
+//! `doorbell perf`: latency, bandwidth and message rate between two queue pairs, of one NIC or of two
+//! processes.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `stream` | many messages under way at once, in one direction |
+//! | `apart` | one end, when the other is in another process |
 //! | `report` | what was measured: perftest's tables, and JSON |
 //! | `plot` | the picture |
 //!
 //! Latency is measured by the rounds of `pingpong`, which verify every byte.
 
+mod apart;
 mod plot;
 mod report;
 mod stream;
@@ -17,10 +20,13 @@ use crate::completions::{Completions, Patience, Polling, Sleeping};
 use crate::failure::Failure;
 use crate::family::{Connectx, Facts, Family, Netxtreme};
 use crate::nics;
+use crate::pingpong::apart::Side;
+use crate::pingpong::conversation::Conversation;
 use crate::pingpong::end::{self, ONE_AT_A_TIME};
 use crate::pingpong::rounds::{Match, Measured, Plan};
 use crate::pingpong::verify::Verifier;
-use crate::pingpong::{Players, interruption};
+use crate::pingpong::{Players, interruption, partner};
+use apart::Asked;
 use doorbell::connection::Connection;
 use doorbell::endpoint::Mtu;
 use doorbell::{bnxt, mlx5};
@@ -30,34 +36,23 @@ use doorbell_hal::pci::PciFunction;
 use doorbell_hal::uverbs::Uverbs;
 use report::{Point, Report};
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use stream::Stream;
+use stream::{Far, Stream};
 
 /// Runs the command.
 pub fn run(options: &PerfOptions) -> Result<(), Failure> {
     // What cannot be drawn is better known before an hour of measurements.
     let overlays = options.overlay.iter().map(|path| report::read(path, options.what));
     let mut reports: Vec<Report> = overlays.collect::<Result<_, _>>()?;
-    let interrupted = interruption()?;
     let mut out = io::stdout().lock();
     let out = &mut out;
-    let machine = Machine::this();
-    let report = match options.device.as_str() {
-        nics::VIRTUAL => on_connectx(&nics::open_virtual()?, true, options, interrupted, out),
-        nics::VIRTUAL_NETXTREME => {
-            on_netxtreme(&nics::open_virtual_netxtreme()?, true, options, interrupted, out)
-        }
-        name => match bnxt::index(name) {
-            Some(index) => {
-                on_netxtreme(&bnxt::open(&machine, index)?, false, options, interrupted, out)
-            }
-            None => {
-                on_connectx(&nics::open_real(&machine, name)?, false, options, interrupted, out)
-            }
-        },
-    }?;
+    let is_virtual = [nics::VIRTUAL, nics::VIRTUAL_NETXTREME].contains(&options.device.as_str());
+    let timeout = Duration::from_secs(options.timeout);
+    let patience = Patience::new(is_virtual, timeout, interruption()?);
+    let partner = partner(&options.listen, &options.connect, &patience, out)?;
+    let report = on_device(ToRun { is_virtual, options, patience, partner }, out)?;
+    // Who answers another process has measured nothing.
+    let Some(report) = report else { return Ok(()) };
     if options.json {
         report.print_json(out)?;
     }
@@ -72,59 +67,102 @@ pub fn run(options: &PerfOptions) -> Result<(), Failure> {
     if report.complete { Ok(()) } else { Err(Failure::Interrupted) }
 }
 
+/// What is to be measured, and with whom.
+struct ToRun<'a> {
+    is_virtual: bool,
+    options: &'a PerfOptions,
+    patience: Patience,
+    partner: Option<(Side, Conversation)>,
+}
+
+/// Opens the NIC.
+fn on_device(run: ToRun<'_>, out: &mut impl Write) -> Result<Option<Report>, Failure> {
+    let (machine, options) = (Machine::this(), run.options);
+    match (options.device.as_str(), &run.partner) {
+        (nics::VIRTUAL, None) => on_connectx(&nics::open_virtual()?, run, out),
+        (nics::VIRTUAL, Some((_, conversation))) => {
+            let (ip, mtu) = (conversation.own_ip()?, options.mtu.map(Mtu::from));
+            let (nic, counters, _shown) = nics::open_on_udp(ip, mtu, options.pcap.as_deref())?;
+            let ended = on_connectx(&nic, run, out);
+            drop(nic);
+            if !options.json {
+                writeln!(out, "{}", counters.read())?;
+            }
+            ended
+        }
+        (nics::VIRTUAL_NETXTREME, None) => on_netxtreme(&nics::open_virtual_netxtreme()?, run, out),
+        (nics::VIRTUAL_NETXTREME, Some(_)) => {
+            let text = format!("{} is in one process: no --listen, no --connect", options.device);
+            Err(Failure::Usage(text))
+        }
+        (name, _) => match bnxt::index(name) {
+            Some(index) => on_netxtreme(&bnxt::open(&machine, index)?, run, out),
+            None => on_connectx(&nics::open_real(&machine, name)?, run, out),
+        },
+    }
+}
+
 /// Chooses the types that the options stand for, on a ConnectX.
 fn on_connectx<V: Uverbs>(
     nic: &mlx5::Nic<V>,
-    is_virtual: bool,
-    options: &PerfOptions,
-    interrupted: Arc<AtomicBool>,
+    run: ToRun<'_>,
     out: &mut impl Write,
-) -> Result<Report, Failure> {
+) -> Result<Option<Report>, Failure> {
     type Plain<V> = Connectx<V, Uncached>;
     type Combining<V> = Connectx<V, WriteCombining>;
-    let run = (nic, is_virtual, options, interrupted);
-    match (options.doorbell, options.events) {
-        (Doorbell::Uncached, false) => measure::<Plain<V>, Polling<Plain<V>>>(run, out),
-        (Doorbell::Uncached, true) => measure::<Plain<V>, Sleeping<V>>(run, out),
-        (Doorbell::BlueFlame, false) => measure::<Combining<V>, Polling<Combining<V>>>(run, out),
-        (Doorbell::BlueFlame, true) => measure::<Combining<V>, Sleeping<V>>(run, out),
+    match (run.options.doorbell, run.options.events) {
+        (Doorbell::Uncached, false) => measure::<Plain<V>, Polling<Plain<V>>>(nic, run, out),
+        (Doorbell::Uncached, true) => measure::<Plain<V>, Sleeping<V>>(nic, run, out),
+        (Doorbell::BlueFlame, false) => {
+            measure::<Combining<V>, Polling<Combining<V>>>(nic, run, out)
+        }
+        (Doorbell::BlueFlame, true) => measure::<Combining<V>, Sleeping<V>>(nic, run, out),
     }
 }
 
 /// The same on a BCM57608.
 fn on_netxtreme<P: PciFunction>(
     nic: &bnxt::Nic<P>,
-    is_virtual: bool,
-    options: &PerfOptions,
-    interrupted: Arc<AtomicBool>,
+    run: ToRun<'_>,
     out: &mut impl Write,
-) -> Result<Report, Failure> {
-    if options.events || options.doorbell != Doorbell::Uncached {
+) -> Result<Option<Report>, Failure> {
+    if run.options.events || run.options.doorbell != Doorbell::Uncached {
         return Err(Failure::Usage(nics::NETXTREME_IS_POLLED.into()));
     }
-    let run = (nic, is_virtual, options, interrupted);
-    measure::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
+    measure::<Netxtreme<P>, Polling<Netxtreme<P>>>(nic, run, out)
 }
 
-/// A NIC, whether it is virtual, what is to be measured on it, and whether somebody has had enough.
-type ToRun<'a, N> = (&'a N, bool, &'a PerfOptions, Arc<AtomicBool>);
-
 fn measure<F: Family, W: Completions<F>>(
-    (nic, is_virtual, options, interrupted): ToRun<'_, F::Nic>,
+    nic: &F::Nic,
+    run: ToRun<'_>,
     out: &mut impl Write,
-) -> Result<Report, Failure> {
+) -> Result<Option<Report>, Failure> {
+    let ToRun { is_virtual, options, patience, partner } = run;
     let sizes = options.message_sizes();
     let longest = sizes.iter().copied().max().unwrap_or(0);
     if longest > nic.max_message() {
         let (device, size, most) = (nic.name().into(), longest.into(), nic.max_message().into());
         return Err(Failure::TooLong { device, size, most });
     }
-    let patience = Patience::new(is_virtual, Duration::from_secs(options.timeout), interrupted);
     let max_mtu = options.mtu.map(Mtu::from);
     let connection = Connection { max_mtu, ..Connection::new() };
-    Run::<F> { nic, sizes, longest, options, connection, patience, is_virtual }.measure::<W>(out)
+    let partner = match partner {
+        Some((Side::Second, conversation)) => {
+            let longest = longest.max(LONGEST_ANSWERED);
+            apart::answer::<F, W>(nic, longest, &connection, &patience, conversation, out)?;
+            return Ok(None);
+        }
+        Some((Side::First, conversation)) => Some(conversation),
+        None => None,
+    };
+    let run = Run::<F> { nic, sizes, longest, options, connection, patience, is_virtual };
+    run.measure::<W>(partner, out).map(Some)
 }
 
+/// How often a process that has nothing to do looks whether it does.
+const NAP: Duration = Duration::from_millis(1);
+/// The longest messages that another process may ask for when nobody says more: --sweep's.
+const LONGEST_ANSWERED: u32 = 8 << 20;
 /// Bytes that are moved when nobody says how many messages.
 const ENOUGH: u64 = 256 << 20;
 /// Rounds between looks at the clock, where a duration is asked for.
@@ -142,7 +180,23 @@ struct Run<'a, F: Family> {
 }
 
 impl<F: Family> Run<'_, F> {
-    fn measure<W: Completions<F>>(self, out: &mut impl Write) -> Result<Report, Failure> {
+    /// What is asked of another process.
+    fn asked(&self) -> Asked<'_, F> {
+        let plan = |&size: &u32| self.plan(size, self.iterations(size).unwrap_or(CHUNK));
+        let plans = self.sizes.iter().map(plan).collect();
+        let Run { nic, options, connection, patience, .. } = self;
+        Asked { nic, plans, options, connection, patience }
+    }
+
+    fn plan(&self, size: u32, iterations: u64) -> Plan {
+        Plan { op: self.options.op, size, iterations, warmup: iterations / 10 }
+    }
+
+    fn measure<W: Completions<F>>(
+        self,
+        partner: Option<Conversation>,
+        out: &mut impl Write,
+    ) -> Result<Report, Failure> {
         let mut report = Report::new(self.nic, self.is_virtual, self.options);
         if !self.options.json {
             report.print_heading(out)?;
@@ -152,24 +206,31 @@ impl<F: Family> Run<'_, F> {
         };
         let outcome = match self.options.what {
             What::Lat => {
-                let mut players = Players::Together(Box::new(Match {
-                    ends: ends(ONE_AT_A_TIME)?,
-                    patience: self.patience.clone(),
-                    seed: 1,
-                    inline: self.options.inline,
-                    verifier: Verifier::new(),
-                }));
-                self.each(&mut report, out, |size| {
+                let mut players = match partner {
+                    Some(conversation) => self.asked().players::<W>(conversation)?,
+                    None => Players::Together(Box::new(Match {
+                        ends: ends(ONE_AT_A_TIME)?,
+                        patience: self.patience.clone(),
+                        seed: 1,
+                        inline: self.options.inline,
+                        verifier: Verifier::new(),
+                    })),
+                };
+                let outcome = self.each(&mut report, out, |size| {
                     let measured = self.latency(&mut players, size)?;
                     Ok(Point::latency(size, &measured.half_round_trips))
-                })
+                });
+                outcome.and_then(|()| players.finish())
             }
             What::Bw | What::Rate => {
                 let inline = self.options.inline.then_some(self.longest);
-                let mut stream = Stream {
-                    ends: ends(stream::sizes(self.options.depth, inline))?,
-                    patience: &self.patience,
-                    options: self.options,
+                let mut stream = match partner {
+                    Some(conversation) => self.asked().stream::<W>(conversation)?,
+                    None => {
+                        let [near, far] = ends(stream::sizes(self.options.depth, inline))?;
+                        let far = Far::Here(Box::new(far));
+                        Stream { near, far, patience: &self.patience, options: self.options }
+                    }
                 };
                 self.each(&mut report, out, |size| {
                     Ok(Point::bandwidth(&stream.run(size, self.iterations(size))?))
@@ -231,6 +292,6 @@ impl<F: Family> Run<'_, F> {
             }
             return Ok(all);
         };
-        players.measure_one(&Plan { op, size, iterations, warmup: iterations / 10 }, || ())
+        players.measure_one(&self.plan(size, iterations), || ())
     }
 }

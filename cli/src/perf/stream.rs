@@ -4,6 +4,7 @@ use crate::arguments::{Op, PerfOptions};
 use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
 use crate::family::{Family, Sizes};
+use crate::pingpong::conversation::{Conversation, Line};
 use crate::pingpong::end::End;
 use crate::pingpong::verify::GUARD;
 use doorbell::family::{ReceiveQueue, Region, SendQueue};
@@ -21,9 +22,36 @@ pub struct Streamed {
 
 /// Two ends, from the first of which messages go to the second, or come where it reads.
 pub struct Stream<'a, F: Family, W> {
-    pub ends: [End<F, W>; 2],
+    pub near: End<F, W>,
+    pub far: Far<F, W>,
     pub patience: &'a Patience,
     pub options: &'a PerfOptions,
+}
+
+/// The second end.
+pub enum Far<F: Family, W> {
+    /// Of this process.
+    Here(Box<End<F, W>>),
+    /// Of the process at the other end, which sees to it.
+    Elsewhere(Conversation),
+}
+
+/// The bytes of a message.
+pub fn pattern(size: u32) -> Vec<u8> {
+    (0..size).map(|at| (at.wrapping_mul(167) >> 3) as u8).collect()
+}
+
+/// Fails unless `bytes` are what has arrived at an end.
+pub fn look_at<F: Family, W>(end: &End<F, W>, bytes: &[u8]) -> Result<(), Failure> {
+    let mut arrived = vec![0; bytes.len()];
+    end.memory.target.read_at(GUARD, &mut arrived)?;
+    match arrived.iter().zip(bytes).position(|(found, sent)| found != sent) {
+        None => Ok(()),
+        Some(at) => {
+            let (expected, found) = (bytes[at], arrived[at]);
+            Err(Failure::Byte { at: at as u64, expected, found })
+        }
+    }
 }
 
 /// What the ends need to hold for `depth` messages under way, with up to `inline` bytes in requests.
@@ -48,42 +76,55 @@ impl<F: Family, W: Completions<F>> Stream<'_, F, W> {
     /// Moves `messages` messages of `size` bytes, or as many as there is time for, and looks at what
     /// arrived.
     pub fn run(&mut self, size: u32, messages: Option<u64>) -> Result<Streamed, Failure> {
-        let bytes: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(167) >> 3) as u8).collect();
-        let blank = vec![0; bytes.len()];
-        let [first, second] = &mut self.ends;
+        let bytes = pattern(size);
         let (range, remote) =
             (GUARD..GUARD + bytes.len(), GUARD as u64..(GUARD + bytes.len()) as u64);
         let reads = self.options.op == Op::Read;
-        let (from, to) = if reads { (second, first) } else { (first, second) };
-        from.memory.source.write_at(GUARD, &bytes)?;
-        to.memory.target.write_at(GUARD, &blank)?;
-        let [first, second] = &self.ends;
+        let Stream { near, far, .. } = self;
+        let blank = vec![0; bytes.len()];
+        if reads {
+            near.memory.target.write_at(GUARD, &blank)?;
+        } else {
+            near.memory.source.write_at(GUARD, &bytes)?;
+        }
+        let receive = match far {
+            Far::Here(far) if reads => {
+                far.memory.source.write_at(GUARD, &bytes)?;
+                None
+            }
+            Far::Here(far) => {
+                far.memory.target.write_at(GUARD, &blank)?;
+                Some(far.memory.target.slice(range.clone())?)
+            }
+            Far::Elsewhere(conversation) => {
+                conversation.meet()?;
+                None
+            }
+        };
         let places = Places {
-            from: if reads {
-                first.memory.target.slice(range)
-            } else {
-                first.memory.source.slice(range)
+            from: match reads {
+                true => near.memory.target.slice(range),
+                false => near.memory.source.slice(range),
             }?,
             inline: self.options.inline.then_some(&bytes),
-            to: if reads {
-                first.peer.source.slice(remote)
-            } else {
-                first.peer.target.slice(remote)
+            to: match reads {
+                true => near.peer.source.slice(remote),
+                false => near.peer.target.slice(remote),
             }?,
         };
-        let receives = second.memory.target.slice(GUARD..GUARD + bytes.len())?;
-        let streamed = self.stream(size, messages, &places, receives)?;
-        let [first, second] = &self.ends;
-        let mut arrived = blank;
-        let target = if reads { &first.memory.target } else { &second.memory.target };
-        target.read_at(GUARD, &mut arrived)?;
-        match arrived.iter().zip(&bytes).position(|(found, sent)| found != sent) {
-            None => Ok(streamed),
-            Some(at) => {
-                let (expected, found) = (bytes[at], arrived[at]);
-                Err(Failure::Byte { at: at as u64, expected, found })
+        let streamed = self.stream(size, messages, &places, receive)?;
+        if reads {
+            look_at(&self.near, &bytes)?;
+        }
+        match &mut self.far {
+            Far::Here(far) if !reads => look_at(far, &bytes)?,
+            Far::Here(_) => {}
+            Far::Elsewhere(conversation) => {
+                conversation.say(&Line::Ready)?;
+                conversation.meet()?;
             }
         }
+        Ok(streamed)
     }
 
     fn stream(
@@ -91,16 +132,21 @@ impl<F: Family, W: Completions<F>> Stream<'_, F, W> {
         size: u32,
         messages: Option<u64>,
         places: &Places<'_>,
-        receive: LocalSlice,
+        receive: Option<LocalSlice>,
     ) -> Result<Streamed, Failure> {
         let (depth, batch) = (u64::from(self.options.depth), u64::from(self.options.batch));
         let sends = self.options.op == Op::Send;
         let longest = self.options.duration.map(Duration::from_secs);
-        let [first, second] = &mut self.ends;
+        let (first, far) = (&mut self.near, &mut self.far);
+        // Receives of another process are its own business.
+        let mut second = match (far, receive) {
+            (Far::Here(second), Some(receive)) if sends => Some((second, receive)),
+            _ => None,
+        };
         let mut total = messages.unwrap_or(u64::MAX);
-        if sends {
+        if let Some((second, receive)) = &mut second {
             for _ in 0..depth {
-                second.receives.post(wr::receive(receive))?;
+                second.receives.post(wr::receive(*receive))?;
             }
             second.receives.ring();
         }
@@ -108,20 +154,20 @@ impl<F: Family, W: Completions<F>> Stream<'_, F, W> {
         let (mut peak, mut window) = (0f64, (0, Instant::now()));
         let start = Instant::now();
         while done < total {
-            if sends {
+            if let Some((second, receive)) = &mut second {
                 // Before more is sent, so that there is a receive for each message under way.
                 let before = received;
                 while second.received.poll_received()?.is_some() {
                     received += 1;
                 }
                 for _ in before..received {
-                    second.receives.post(wr::receive(receive))?;
+                    second.receives.post(wr::receive(*receive))?;
                 }
                 if before != received {
                     second.receives.ring();
                 }
             }
-            let under_way = if sends { posted - received.min(done) } else { posted - done };
+            let under_way = posted - if second.is_some() { done.min(received) } else { done };
             let more = batch.min(total - posted);
             if more > 0 && under_way + more <= depth {
                 for number in posted + 1..=posted + more {
@@ -153,7 +199,7 @@ impl<F: Family, W: Completions<F>> Stream<'_, F, W> {
         }
         let time = start.elapsed();
         peak = peak.max(done as f64 / time.as_secs_f64());
-        if sends {
+        if second.is_some() {
             self.drain(done - received)?;
         }
         Ok(Streamed { size, messages: done, time, peak })
@@ -162,7 +208,7 @@ impl<F: Family, W: Completions<F>> Stream<'_, F, W> {
     /// Takes the completions of the last receives, and leaves none posted for another size: they are
     /// used up by messages that nobody measures.
     fn drain(&mut self, mut left: u64) -> Result<(), Failure> {
-        let [first, second] = &mut self.ends;
+        let Stream { near: first, far: Far::Here(second), .. } = self else { return Ok(()) };
         let depth = u64::from(self.options.depth);
         let posted = depth - left;
         for number in 1..=posted {

@@ -8,7 +8,6 @@
 use super::conversation::{Ask, Conversation, Greeting, Line, unexpected};
 use super::end::{End, ONE_AT_A_TIME, RemoteBuffers, Unconnected};
 use super::exchange::{Exchange, Seen};
-use super::report::Setup;
 use super::rounds::{
     Measured, Message, Plan, arrive, check_from, check_to, depart, inline_room, prepare_from,
     prepare_to,
@@ -16,7 +15,7 @@ use super::rounds::{
 use super::verify::Verifier;
 use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
-use crate::family::{Facts, Family};
+use crate::family::{Facts, Family, Sizes};
 use doorbell::connection::Connection;
 use std::time::Instant;
 
@@ -40,26 +39,67 @@ pub struct Apart<F: Family, W> {
     verifier: Verifier,
 }
 
+/// The bytes that are sent when nobody says which.
+pub const SEED: u64 = 1;
+
+/// Asks the process at the other end of `conversation` for something, and connects an end to its.
+pub fn meet_as_first<F: Family, W: Completions<F>>(
+    nic: &F::Nic,
+    ask: Ask,
+    sizes: Sizes,
+    connection: &Connection,
+    conversation: &mut Conversation,
+) -> Result<End<F, W>, Failure> {
+    let unconnected = Unconnected::<F, W>::make(nic, ask.longest() as usize, sizes)?;
+    conversation.say(&Line::Ask(ask.by(greeting(&unconnected))))?;
+    let answer = match conversation.hear()? {
+        Line::Answer(answer) => answer,
+        other => return Err(unexpected(&other)),
+    };
+    let end = connect(unconnected, &answer, connection)?;
+    conversation.meet()?;
+    Ok(end)
+}
+
+/// Hears what the process at the other end of `conversation` asks for, of messages of up to `longest`
+/// bytes, and connects an end to its.
+pub fn meet_as_second<F: Family, W: Completions<F>>(
+    nic: &F::Nic,
+    longest: u32,
+    sizes: impl FnOnce(&Ask) -> Sizes,
+    connection: &Connection,
+    conversation: &mut Conversation,
+) -> Result<(End<F, W>, Ask), Failure> {
+    let ask = match conversation.hear()? {
+        Line::Ask(ask) => ask,
+        other => return Err(unexpected(&other)),
+    };
+    if let Err(failure) = ask.check(longest.min(nic.max_message())) {
+        // Whoever asked is to know why; it may be gone.
+        let _ = conversation.say(&Line::Failed(failure.to_string()));
+        return Err(failure);
+    }
+    let most = ask.max_mtu();
+    let max_mtu = Some(connection.max_mtu.map_or(most, |mtu| mtu.min(most)));
+    let connection = Connection { max_mtu, ..*connection };
+    let unconnected = Unconnected::<F, W>::make(nic, ask.longest() as usize, sizes(&ask))?;
+    conversation.say(&Line::Answer(greeting(&unconnected)))?;
+    let end = connect(unconnected, ask.greeting()?, &connection)?;
+    conversation.meet()?;
+    Ok((end, ask))
+}
+
 impl<F: Family, W: Completions<F>> Apart<F, W> {
-    /// Asks the process at the other end of `conversation` for `plans`.
+    /// Asks the process at the other end of `conversation` for rounds.
     pub fn ask(
         nic: &F::Nic,
-        plans: Vec<Plan>,
-        setup: &Setup,
+        ask: Ask,
         connection: &Connection,
         patience: Patience,
         mut conversation: Conversation,
     ) -> Result<Self, Failure> {
-        let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<F, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
-        conversation.say(&Line::Ask(Ask::new(plans, setup, greeting(&unconnected))))?;
-        let answer = match conversation.hear()? {
-            Line::Answer(answer) => answer,
-            other => return Err(unexpected(&other)),
-        };
-        let end = connect(unconnected, &answer, connection)?;
-        conversation.meet()?;
-        let (verifier, &Setup { seed, inline, .. }) = (Verifier::new(), setup);
+        let (seed, inline, verifier) = (ask.seed, ask.inline, Verifier::new());
+        let end = meet_as_first(nic, ask, ONE_AT_A_TIME, connection, &mut conversation)?;
         Ok(Apart { end, side: Side::First, conversation, patience, seed, inline, verifier })
     }
 
@@ -71,27 +111,25 @@ impl<F: Family, W: Completions<F>> Apart<F, W> {
         patience: Patience,
         mut conversation: Conversation,
     ) -> Result<(Self, Vec<Plan>), Failure> {
-        let ask = match conversation.hear()? {
-            Line::Ask(ask) => ask,
-            other => return Err(unexpected(&other)),
-        };
-        if let Err(failure) = ask.check(longest.min(nic.max_message())) {
-            // Whoever asked is to know why; it may be gone.
-            let _ = conversation.say(&Line::Failed(failure.to_string()));
+        let sizes = |_: &Ask| ONE_AT_A_TIME;
+        let (end, ask) = meet_as_second(nic, longest, sizes, connection, &mut conversation)?;
+        if ask.depth().is_some() {
+            let failure = Failure::Peer("the other process is a doorbell perf that streams".into());
+            let _ = conversation.say(&Line::Failed("this is a doorbell pingpong".into()));
             return Err(failure);
         }
-        let most = ask.max_mtu();
-        let max_mtu = Some(connection.max_mtu.map_or(most, |mtu| mtu.min(most)));
-        let connection = Connection { max_mtu, ..*connection };
-        let Ask { plans, seed, inline, greeting: asked, .. } = ask;
-        let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-        let unconnected = Unconnected::<F, W>::make(nic, longest as usize, ONE_AT_A_TIME)?;
-        conversation.say(&Line::Answer(greeting(&unconnected)))?;
-        let end = connect(unconnected, &asked, &connection)?;
-        conversation.meet()?;
-        let verifier = Verifier::new();
-        let side = Side::Second;
-        Ok((Apart { end, side, conversation, patience, seed, inline, verifier }, plans))
+        Ok((Apart::second(end, &ask, patience, conversation), ask.plans))
+    }
+
+    /// The end that answers, once both have met.
+    pub fn second(
+        end: End<F, W>,
+        ask: &Ask,
+        patience: Patience,
+        conversation: Conversation,
+    ) -> Self {
+        let (seed, inline, verifier) = (ask.seed, ask.inline, Verifier::new());
+        Apart { end, side: Side::Second, conversation, patience, seed, inline, verifier }
     }
 
     /// Measures `plan` together with the other end. `after_round` is called between rounds. Only what

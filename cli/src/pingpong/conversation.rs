@@ -3,7 +3,6 @@
 //! Each message is a line of JSON. A line has a bound, and whatever comes in is looked at before it
 //! is used: the other side may be anybody.
 
-use super::report::Setup;
 use super::rounds::Plan;
 use crate::arguments::PORT;
 use crate::completions::Patience;
@@ -12,7 +11,7 @@ use doorbell::endpoint::{Endpoint, Mtu};
 use doorbell::wr::RemoteSlice;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// The version of these messages. Another one is refused.
@@ -52,9 +51,16 @@ pub struct Ask {
     pub inline: bool,
     /// The most bytes of a packet: a path MTU of InfiniBand.
     pub mtu: u32,
-    /// Who asks.
-    pub greeting: Greeting,
+    /// Messages under way at once, where they go in one direction. Rounds are played where it is not
+    /// said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    depth: Option<u32>,
+    /// Who asks. Always there when it is said.
+    greeting: Option<Greeting>,
 }
+
+/// The most messages under way at once.
+const MOST_DEPTH: u32 = 1 << 12;
 
 /// What the other side has to know.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,10 +75,35 @@ pub struct Greeting {
 }
 
 impl Ask {
-    /// Of this version.
-    pub fn new(plans: Vec<Plan>, setup: &Setup, greeting: Greeting) -> Ask {
-        let Setup { seed, inline, path_mtu, .. } = *setup;
-        Ask { version: VERSION, plans, seed, inline, mtu: path_mtu, greeting }
+    /// Of this version, for rounds.
+    pub fn new(plans: Vec<Plan>, seed: u64, inline: bool, mtu: u32) -> Ask {
+        Ask { version: VERSION, plans, seed, inline, mtu, depth: None, greeting: None }
+    }
+
+    /// The same for `depth` messages under way at once, in one direction.
+    pub fn streaming(self, depth: u32) -> Ask {
+        Ask { depth: Some(depth), ..self }
+    }
+
+    /// The same, by somebody.
+    pub fn by(self, greeting: Greeting) -> Ask {
+        Ask { greeting: Some(greeting), ..self }
+    }
+
+    /// Who asks.
+    pub fn greeting(&self) -> Result<&Greeting, Failure> {
+        let nobody = || Failure::Peer("the other process does not say who asks".into());
+        self.greeting.as_ref().ok_or_else(nobody)
+    }
+
+    /// Messages under way at once, unless rounds are to be played.
+    pub fn depth(&self) -> Option<u32> {
+        self.depth
+    }
+
+    /// The longest message.
+    pub fn longest(&self) -> u32 {
+        self.plans.iter().map(|plan| plan.size).max().unwrap_or(0)
     }
 
     /// The most bytes of a packet; the least there is where it says less.
@@ -93,6 +124,14 @@ impl Ask {
         if self.plans.is_empty() || self.plans.len() > MOST_PLANS {
             let expected = format!("from 1 to {MOST_PLANS}");
             return wrong("the number of measurements", expected, self.plans.len().to_string());
+        }
+        if self.depth.is_some_and(|depth| !(1..=MOST_DEPTH).contains(&depth)) {
+            let found = self.depth.unwrap_or(0).to_string();
+            return wrong(
+                "the number of messages under way",
+                format!("from 1 to {MOST_DEPTH}"),
+                found,
+            );
         }
         for Plan { op, size, .. } in &self.plans {
             if *size == 0 || *size > longest || op.is_atomic() && *size != 8 {
@@ -164,16 +203,9 @@ impl Conversation {
     }
 
     /// The address that this side is reached at.
-    pub fn own_ip(&self) -> Result<Ipv4Addr, Failure> {
-        match self.stream.local_addr().map_err(lost)?.ip() {
-            IpAddr::V4(ip) => Ok(ip),
-            IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
-                Some(ip) => Ok(ip),
-                None => {
-                    Err(Failure::Peer(format!("a virtual NIC has no IPv6 address, as {ip} is")))
-                }
-            },
-        }
+    pub fn own_ip(&self) -> Result<IpAddr, Failure> {
+        // A socket of both versions names IPv4 addresses as IPv6 ones.
+        Ok(self.stream.local_addr().map_err(lost)?.ip().to_canonical())
     }
 
     /// Says something to the other side.
@@ -214,21 +246,36 @@ impl Conversation {
         }
     }
 
+    /// Whether the other side has said that it is ready, by now.
+    pub fn heard_ready(&mut self) -> Result<bool, Failure> {
+        self.fill_now()?;
+        match self.next_line()? {
+            None => Ok(false),
+            Some(Line::Ready) => Ok(true),
+            Some(other) => Err(unexpected(&other)),
+        }
+    }
+
     /// Fails if the other side has given up, or is gone. For when something else is waited for.
     pub fn is_there(&mut self) -> Result<(), Failure> {
         self.looks = self.looks.wrapping_add(1);
         if !self.looks.is_multiple_of(LOOKS) {
             return Ok(());
         }
-        self.stream.set_nonblocking(true).map_err(lost)?;
-        let filled = self.fill();
-        self.stream.set_nonblocking(false).map_err(lost)?;
-        filled?;
+        self.fill_now()?;
         match self.read.first() {
             // A line that says it is ready is for whoever waits for it.
             Some(_) if self.read.starts_with(b"{") => self.next_line().map(|_| ()),
             _ => Ok(()),
         }
+    }
+
+    /// Reads what is there.
+    fn fill_now(&mut self) -> Result<(), Failure> {
+        self.stream.set_nonblocking(true).map_err(lost)?;
+        let filled = self.fill();
+        self.stream.set_nonblocking(false).map_err(lost)?;
+        filled
     }
 
     /// Reads what is there, at most for a nap.
@@ -296,17 +343,19 @@ pub fn accept(
 }
 
 /// Connects to the process that listens at `address`: a host, whose port is then `port`, or a host
-/// and a port. To IPv4 addresses only: a virtual NIC has one. A read of the stream waits no longer
-/// than a nap.
+/// and a port. A read of the stream waits no longer than a nap.
 pub fn reach(address: &str, port: u16, patience: &Patience) -> Result<TcpStream, Failure> {
     let failed = |error| Failure::Address { address: address.into(), error };
     let resolved = match address.to_socket_addrs() {
         Ok(addresses) => addresses,
         // No port.
-        Err(_) => (address, port).to_socket_addrs().map_err(failed)?,
+        Err(_) => {
+            let host = address.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            (host.unwrap_or(address), port).to_socket_addrs().map_err(failed)?
+        }
     };
-    let mut why = std::io::Error::new(ErrorKind::NotFound, "no IPv4 address has this name");
-    for address in resolved.filter(SocketAddr::is_ipv4) {
+    let mut why = std::io::Error::new(ErrorKind::NotFound, "no address has this name");
+    for address in resolved {
         match TcpStream::connect_timeout(&address, patience.most()) {
             Ok(stream) => return ready(stream),
             Err(error) => why = error,

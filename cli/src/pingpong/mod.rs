@@ -13,7 +13,7 @@
 //! | `progress` | the bar |
 
 pub mod apart;
-mod conversation;
+pub mod conversation;
 pub mod end;
 mod exchange;
 mod progress;
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::family::{Connectx, Facts, Family, Netxtreme};
 use crate::{nics, units};
 use apart::{Apart, Side};
-use conversation::Conversation;
+use conversation::{Ask, Conversation};
 use doorbell::bnxt;
 use doorbell::connection::Connection;
 use doorbell::endpoint::Mtu;
@@ -58,6 +58,24 @@ pub fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(interrupted)
 }
 
+/// Meets the process that has the other end, if there is one.
+pub fn partner(
+    listen: &Option<String>,
+    connect: &Option<String>,
+    patience: &Patience,
+    out: &mut impl Write,
+) -> Result<Option<(Side, Conversation)>, Failure> {
+    Ok(match (listen, connect) {
+        (Some(address), _) => {
+            Some((Side::Second, Conversation::listen(address, patience.clone(), out)?))
+        }
+        (None, Some(address)) => {
+            Some((Side::First, Conversation::connect(address, patience.clone())?))
+        }
+        (None, None) => None,
+    })
+}
+
 /// Runs the command.
 pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
     let interrupted = interruption()?;
@@ -68,16 +86,7 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
     if let Some(Stranger::RcPingpong) = options.with {
         return with_stranger(options, &patience, &mut out);
     }
-    let partner = match (&options.listen, &options.connect) {
-        (Some(address), _) => {
-            let conversation = Conversation::listen(address, patience.clone(), &mut out)?;
-            Some((Side::Second, conversation))
-        }
-        (None, Some(address)) => {
-            Some((Side::First, Conversation::connect(address, patience.clone())?))
-        }
-        (None, None) => None,
-    };
+    let partner = partner(&options.listen, &options.connect, &patience, &mut out)?;
     if options.device == nics::VIRTUAL_NETXTREME {
         let Some(_) = &partner else {
             let nic = nics::open_virtual_netxtreme()?;
@@ -98,7 +107,7 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
         return on_connectx(&nics::open_virtual()?, true, options, patience, None, &mut out);
     };
     let own_ip = conversation.own_ip()?;
-    let (nic, counters) =
+    let (nic, counters, _shown) =
         nics::open_on_udp(own_ip, options.mtu.map(Mtu::from), options.pcap.as_deref())?;
     let ended = on_connectx(&nic, true, options, patience, partner, &mut out);
     drop(nic);
@@ -284,14 +293,16 @@ impl<F: Family> Run<'_, F> {
                 inline: self.setup.inline,
                 verifier: Verifier::new(),
             })),
-            Some((Side::First, conversation)) => Players::Apart(Box::new(Apart::<F, W>::ask(
-                self.nic,
-                self.plans.clone(),
-                &self.setup,
-                &self.connection,
-                self.patience,
-                conversation,
-            )?)),
+            Some((Side::First, conversation)) => {
+                let Setup { seed, inline, path_mtu, .. } = self.setup;
+                Players::Apart(Box::new(Apart::<F, W>::ask(
+                    self.nic,
+                    Ask::new(self.plans.clone(), seed, inline, path_mtu),
+                    &self.connection,
+                    self.patience,
+                    conversation,
+                )?))
+            }
             Some((Side::Second, conversation)) => {
                 let (apart, plans) = Apart::<F, W>::answer(
                     self.nic,
@@ -329,8 +340,8 @@ impl<F: Family> Run<'_, F> {
             }
         }
         progress.finish();
-        if let (Ok(()), Players::Apart(apart)) = (&ended, players) {
-            ended = apart.finish();
+        if ended.is_ok() {
+            ended = players.finish();
         }
         match ended {
             // What was measured before somebody had enough is of use.
@@ -350,6 +361,14 @@ impl<F: Family> Run<'_, F> {
 
 impl<F: Family, W: Completions<F>> Players<F, W> {
     /// Measures `plan`. `after_round` is called between rounds.
+    /// Waits until the other end, if it is of another process, has found everything right, too.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self {
+            Players::Together(_) => Ok(()),
+            Players::Apart(apart) => apart.finish(),
+        }
+    }
+
     pub fn measure_one(
         &mut self,
         plan: &Plan,

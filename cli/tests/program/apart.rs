@@ -1,4 +1,4 @@
-//! `doorbell pingpong` between two processes: over UDP on this machine, and between network
+//! `doorbell pingpong` and `perf` between two processes: over UDP on this machine, and between network
 //! namespaces that stand for two machines.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,8 +18,12 @@ fn doorbell() -> Command {
 }
 
 impl Listener {
-    fn start(mut command: Command, arguments: &[&str]) -> Listener {
-        let command = command.arg("pingpong").args(arguments);
+    fn start(command: Command, arguments: &[&str]) -> Listener {
+        Listener::of("pingpong", command, arguments)
+    }
+
+    fn of(what: &str, mut command: Command, arguments: &[&str]) -> Listener {
+        let command = command.arg(what).args(arguments);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -210,6 +214,8 @@ impl Namespaces {
             format!("-n {a} link add cable type veth peer name cable netns {b}"),
             format!("-n {a} addr add 10.77.0.1/24 dev cable"),
             format!("-n {b} addr add 10.77.0.2/24 dev cable"),
+            format!("-n {a} addr add fd00:77::1/64 dev cable nodad"),
+            format!("-n {b} addr add fd00:77::2/64 dev cable nodad"),
             format!("-n {a} link set cable up"),
             format!("-n {b} link set cable up"),
         ];
@@ -238,17 +244,108 @@ fn two_machines_on_a_network_of_1500_bytes_play_pingpong() {
         eprintln!("not run: this process may not make network namespaces");
         return;
     };
-    let listener = Listener::start(machines.doorbell(0), &["--listen", "--size", "100000"]);
-    let connecting = machines
-        .doorbell(1)
-        .args(["pingpong", "--connect", "10.77.0.1"])
-        .args(["--op", "write,read,send", "--sizes", "8,100000", "--iterations", "5"])
+    for (listen, connect, gid) in [
+        ("0.0.0.0:18519", "10.77.0.1", "::ffff:10.77.0.2"),
+        ("[::]:18519", "10.77.0.1", "::ffff:10.77.0.2"),
+        ("[::]:18519", "fd00:77::1", "fd00:77::2"),
+        ("[fd00:77::1]:18519", "[fd00:77::1]:18519", "fd00:77::2"),
+    ] {
+        let listener =
+            Listener::start(machines.doorbell(0), &["--listen", listen, "--size", "100000"]);
+        let connecting = machines
+            .doorbell(1)
+            .args(["pingpong", "--connect", connect])
+            .args(["--op", "write,read,send", "--sizes", "8,100000", "--iterations", "5", "--json"])
+            .output()
+            .unwrap();
+        let near: serde_json::Value = serde_json::from_str(&well(connecting)).unwrap();
+        let far = listener.ended_well();
+        assert_eq!((&near["complete"], &near["path_mtu"]), (&true.into(), &1024.into()), "{near}");
+        assert_eq!(near["device"]["gid"], gid, "{near}");
+        assert!(far.contains("all right"), "{far}");
+        packets(&far);
+    }
+}
+
+#[test]
+fn perf_streams_from_one_process_to_the_other_and_each_looks_at_its_bytes() {
+    for (what, op, size) in [
+        ("bw", "write", "4K"),
+        ("bw", "read", "100000"),
+        ("rate", "send", "8"),
+        ("lat", "send", "64"),
+    ] {
+        let listener = Listener::of("perf", doorbell(), &["--listen", "127.0.0.1:0"]);
+        let connecting = doorbell()
+            .args(["perf", what, "--op", op, "--connect", &listener.address])
+            .args(["--sizes", size, "--iterations", "60", "--depth", "32", "--timeout", "60"])
+            .output()
+            .unwrap();
+        let near = well(connecting);
+        let far = listener.ended_well();
+        let row =
+            near.lines().find(|line| line.starts_with(' ') && !line.contains('#')).expect(&near);
+        assert_eq!(row.split_whitespace().nth(1), Some("60"), "{near}");
+        assert!(far.contains(&format!("{op}: 60 messages of")), "{far}");
+        packets(&near);
+        packets(&far);
+    }
+    // Several sizes, one connection.
+    let listener = Listener::of("perf", doorbell(), &["--listen", "127.0.0.1:0"]);
+    let connecting = doorbell()
+        .args(["perf", "bw", "--op", "send", "--connect", &listener.address])
+        .args(["--sizes", "1,5000,64K,7", "--iterations", "40", "--timeout", "60", "--json"])
         .output()
         .unwrap();
-    let near = well(connecting);
-    let far = listener.ended_well();
-    assert!(near.contains("MTU 1024") && near.contains("all right"), "{near}");
-    assert!(far.contains("all right"), "{far}");
+    assert_eq!(well(connecting).matches("\"messages\": 40").count(), 4);
+    listener.ended_well();
+}
+
+#[test]
+fn a_pingpong_is_no_end_of_a_stream_and_says_so() {
+    let listener = Listener::on_loopback(&["--timeout", "60"]);
+    let connecting = doorbell()
+        .args(["perf", "bw", "--connect", &listener.address, "--size", "8"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&connecting.stderr).into_owned();
+    assert!(text.contains("this is a doorbell pingpong"), "{text}");
+    let (well, text) = listener.ended();
+    assert!(!well && text.contains("doorbell perf"), "{text}");
+}
+
+#[test]
+fn what_a_process_s_nic_counts_is_seen_by_another_while_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |mut command: Command| {
+        command.env("XDG_RUNTIME_DIR", directory.path());
+        command
+    };
+    let listener = Listener::start(with(doorbell()), &["--listen", "127.0.0.1:0"]);
+    // Connected, and in no hurry: the listener's NIC is there when this line has come back.
+    let mut connecting = with(doorbell())
+        .args(["pingpong", "--connect", &listener.address, "--size", "8"])
+        .args(["--iterations", "100000000", "--timeout", "60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut seen = String::new();
+    for _ in 0..600 {
+        let output = with(doorbell()).args(["devices", "--counters"]).output().unwrap();
+        seen = well(output);
+        if seen.matches("virtual-connectx at 127.0.0.").count() == 2
+            && seen.matches("wire.received").count() == 2
+        {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    connecting.kill().unwrap();
+    connecting.wait().unwrap();
+    let (well, _) = listener.ended();
+    assert!(!well, "the other end is gone");
+    assert_eq!(seen.matches("wire.received").count(), 2, "{seen}");
+    assert!(seen.contains("packets_sent"), "{seen}");
 }
 
 #[test]

@@ -85,6 +85,24 @@ impl Machine {
         is_plain_name(name) && self.path("sys/class/infiniband").join(name).exists()
     }
 
+    /// The counters of the first port of RDMA device `name`, by name: the port's, and the NIC's own
+    /// (`counters` and `hw_counters` of its directory in sysfs). What is no number, or cannot be read,
+    /// is left out.
+    pub fn rdma_counters(&self, name: &str) -> Result<Vec<(String, u64)>, FileError> {
+        let mut counters = Vec::new();
+        let port = self.path("sys/class/infiniband").join(name).join("ports/1");
+        for directory in ["counters", "hw_counters"].map(|directory| port.join(directory)) {
+            for counter in list(&directory)? {
+                let value = fs::read_to_string(directory.join(&counter));
+                if let Some(value) = value.ok().and_then(|value| value.trim().parse().ok()) {
+                    counters.push((counter, value));
+                }
+            }
+        }
+        counters.sort();
+        Ok(counters)
+    }
+
     /// The path of the verbs file of RDMA device `name`, or `None` where it has none.
     pub fn verbs_path(&self, name: &str) -> Result<Option<PathBuf>, FileError> {
         let class = self.path("sys/class/infiniband_verbs");

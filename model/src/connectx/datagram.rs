@@ -204,6 +204,7 @@ impl Attendant<'_> {
                 // On Ethernet, the members of a group have an address together.
                 let group = vector.queue_pair() == GROUP;
                 let to = if group { Address::Mac(vector.mac) } else { Address::Gid(vector.gid) };
+                self.fabric.set_neighbor(to, vector.mac);
                 (Address::Gid(identifier.gid), to)
             }
             (None, None) => {

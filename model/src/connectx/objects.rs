@@ -290,7 +290,9 @@ impl Connectx {
                 pair.change(transition, attributes)?;
                 if let Some(connection) = &mut pair.connection {
                     connection.set_longest_run(fabric.longest_run());
-                    connection.limit_window(fabric.most_outstanding());
+                    if let Some(most) = fabric.most_outstanding() {
+                        connection.limit_window(most);
+                    }
                 }
                 self.schedule.make_ready(number);
             }

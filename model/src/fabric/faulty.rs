@@ -223,6 +223,10 @@ impl<F: Fabric> Fabric for Faulty<F> {
         self.inner.unbind(port, address);
     }
 
+    fn set_neighbor(&mut self, address: Address, mac: [u8; 6]) {
+        self.inner.set_neighbor(address, mac);
+    }
+
     fn send(
         &mut self,
         now: u64,
@@ -275,7 +279,7 @@ impl<F: Fabric> Fabric for Faulty<F> {
         [held, self.inner.next_arrival()].into_iter().flatten().min()
     }
 
-    fn most_outstanding(&self) -> u32 {
+    fn most_outstanding(&self) -> Option<u32> {
         self.inner.most_outstanding()
     }
 

@@ -52,6 +52,11 @@ impl Loopback {
         self.addresses.iter().any(|(known, _)| *known == address)
     }
 
+    /// Packets and messages that have arrived and were not received yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     fn inbox(&mut self, port: Port) -> Option<&mut Inbox> {
         self.ports.get_mut(port.0 as usize)?.as_mut()
     }

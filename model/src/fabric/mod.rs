@@ -1,9 +1,11 @@
 //! What carries packets from port to port.
 //!
 //! [`Loopback`] joins ports within one process, [`LocalFabric`] those of several, and [`UdpFabric`]
-//! those of several machines. [`Faulty`] and
-//! [`Tracer`] wrap any fabric and are one: `Tracer::new(Faulty::new(Loopback::new(), …))`.
+//! those of several machines; [`Cable`] carries Ethernet frames, to another of its kind or to QEMU.
+//! [`Faulty`] and [`Tracer`] wrap any fabric and are one:
+//! `Tracer::new(Faulty::new(Loopback::new(), …))`.
 
+mod cable;
 mod faulty;
 pub(crate) mod frame;
 mod local;
@@ -12,14 +14,17 @@ mod message;
 mod pcap;
 mod tracer;
 mod udp;
+mod wire_counters;
 
+pub use cable::Cable;
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use local::LocalFabric;
 pub use loopback::Loopback;
 pub use message::{Datagram, GlobalRoute, Message, MessageArrival, ROUTE_BYTES};
 pub use pcap::Pcap;
 pub use tracer::Tracer;
-pub use udp::{UdpFabric, WireCounters, WireCounts};
+pub use udp::UdpFabric;
+pub use wire_counters::{WireCounters, WireCounts};
 
 use crate::rc::Packet;
 use std::fmt;
@@ -79,6 +84,12 @@ pub trait Fabric {
     /// Takes an address away from `port`.
     fn unbind(&mut self, port: Port, address: Address);
 
+    /// Says at which Ethernet address `address` is reached, as a driver told the device. Nothing on
+    /// fabrics that have no Ethernet addresses.
+    fn set_neighbor(&mut self, address: Address, mac: [u8; 6]) {
+        let _ = (address, mac);
+    }
+
     /// Sends `packet` from `port`.
     fn send(&mut self, now: u64, port: Port, source: Address, destination: Address, packet: Packet);
 
@@ -113,9 +124,10 @@ pub trait Fabric {
         1
     }
 
-    /// Packets that a connection had better have on their way at most, sent and not acknowledged.
-    fn most_outstanding(&self) -> u32 {
-        u32::MAX
+    /// Packets that a connection had better have on their way at most, sent and not acknowledged, where
+    /// more may be lost.
+    fn most_outstanding(&self) -> Option<u32> {
+        None
     }
 
     /// How long a device may rest that has nothing to do, where packets arrive unannounced.

@@ -89,6 +89,10 @@ impl<F: Fabric> Fabric for Tracer<F> {
         self.inner.unbind(port, address);
     }
 
+    fn set_neighbor(&mut self, address: Address, mac: [u8; 6]) {
+        self.inner.set_neighbor(address, mac);
+    }
+
     fn send(
         &mut self,
         now: u64,
@@ -130,7 +134,7 @@ impl<F: Fabric> Fabric for Tracer<F> {
         self.inner.longest_run()
     }
 
-    fn most_outstanding(&self) -> u32 {
+    fn most_outstanding(&self) -> Option<u32> {
         self.inner.most_outstanding()
     }
 

@@ -1,22 +1,22 @@
 //! Ports joined by an IP network: RoCE v2 in UDP datagrams.
 
+use super::wire_counters::{WireCounters, count};
 use super::{Address, Arrival, Fabric, Message, MessageArrival, Pcap, Port};
 use crate::rc::{Mtu, Packet};
 use crate::roce::{self, BadFrame, Decapsulated, Route, Transport, UDP_PORT};
+use etherparse::UdpSlice;
 use rustix::net::sockopt::{
-    Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size,
-    set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
 };
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, ipproto, recv, socket_with,
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, ipproto, recvfrom, socket_with,
 };
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Joins the ports of this process to those of others, on this machine and on any that an IP network
@@ -24,9 +24,10 @@ use std::time::Duration;
 /// addresses of 127.0.0.0/8 will do.
 ///
 /// Packets may be lost, doubled and reordered, as IP does that. The other end may be anybody who speaks
-/// RoCE v2, if this process may open raw sockets (`CAP_NET_RAW`). Else it has to send IP packets that
-/// must not be fragmented with an identification of 0, as the UDP sockets of Linux do: the invariant
-/// CRC covers it, and only a raw socket shows it.
+/// RoCE v2, if this process may open raw sockets (`CAP_NET_RAW`). Else, over IPv4, it has to send IP
+/// packets that must not be fragmented with an identification of 0, as the UDP sockets of Linux do: the
+/// invariant CRC covers it, and only a raw socket shows it. Over IPv6 it then has to send UDP checksums,
+/// which other RoCE v2 does without.
 pub struct UdpFabric {
     sockets: Vec<Socket>,
     ports: u32,
@@ -41,11 +42,11 @@ pub struct UdpFabric {
 }
 
 struct Socket {
-    address: Ipv4Addr,
+    address: IpAddr,
     /// For sending; and for receiving, if there is no raw one. It holds the port in any case: the
     /// machine would refuse packets to one that nobody has.
     socket: UdpSocket,
-    /// Receives whole IP packets, of every UDP port.
+    /// Receives the packets of every UDP port: whole ones over IPv4, from UDP's header on over IPv6.
     raw: Option<OwnedFd>,
     /// Bytes that it keeps for packets nobody has read yet.
     room: usize,
@@ -57,66 +58,8 @@ struct Socket {
 struct Waiting {
     port: Port,
     socket: usize,
-    to: Ipv4Addr,
+    to: IpAddr,
     bytes: Vec<u8>,
-}
-
-/// What a fabric's packets came to. They are counted while it works, and may be read by anybody.
-#[derive(Debug, Default)]
-pub struct WireCounters {
-    sent: AtomicU64,
-    received: AtomicU64,
-    malformed: AtomicU64,
-    corrupt: AtomicU64,
-    unreachable: AtomicU64,
-    overrun: AtomicU64,
-}
-
-/// [`WireCounters`] at one time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WireCounts {
-    /// Packets sent.
-    pub sent: u64,
-    /// Packets received that are what they ought to be.
-    pub received: u64,
-    /// Packets received that are not.
-    pub malformed: u64,
-    /// Packets received whose invariant CRC is wrong.
-    pub corrupt: u64,
-    /// Packets to send to where no packet can go.
-    pub unreachable: u64,
-    /// Packets for which there was no room, on the way out or in.
-    pub overrun: u64,
-}
-
-impl WireCounters {
-    /// What they are now.
-    pub fn read(&self) -> WireCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        WireCounts {
-            sent: read(&self.sent),
-            received: read(&self.received),
-            malformed: read(&self.malformed),
-            corrupt: read(&self.corrupt),
-            unreachable: read(&self.unreachable),
-            overrun: read(&self.overrun),
-        }
-    }
-}
-
-impl fmt::Display for WireCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WireCounts { sent, received, malformed, corrupt, unreachable, overrun } = self;
-        write!(
-            f,
-            "{sent} packets sent, {received} received; dropped: {malformed} malformed, {corrupt} \
-             with a wrong invariant CRC, {unreachable} to nobody, {overrun} without room"
-        )
-    }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The most bytes of UDP payload that are read: more than any packet has.
@@ -135,12 +78,12 @@ const KEPT_PER_PACKET: usize = 10 << 10;
 impl UdpFabric {
     /// A fabric with a socket for each of `addresses`, which have to be this machine's. A port
     /// reaches others from the moment when it is given one of them.
-    pub fn bind(addresses: &[Ipv4Addr]) -> io::Result<UdpFabric> {
+    pub fn bind(addresses: &[IpAddr]) -> io::Result<UdpFabric> {
         UdpFabric::bind_with(addresses, true)
     }
 
     /// With raw sockets where they are allowed, or without.
-    fn bind_with(addresses: &[Ipv4Addr], raw: bool) -> io::Result<UdpFabric> {
+    fn bind_with(addresses: &[IpAddr], raw: bool) -> io::Result<UdpFabric> {
         let sockets = addresses.iter().map(|&address| Socket::bind(address, raw));
         Ok(UdpFabric {
             sockets: sockets.collect::<io::Result<_>>()?,
@@ -156,14 +99,16 @@ impl UdpFabric {
 
     /// The path MTU of a port that has `address`, where nobody says another: what fits Ethernet's 1500
     /// bytes, and on the loopback the most there is.
-    pub fn usual_mtu(address: Ipv4Addr) -> Mtu {
+    pub fn usual_mtu(address: IpAddr) -> Mtu {
         if address.is_loopback() { Mtu::B4096 } else { Mtu::B1024 }
     }
 
     /// What the other addresses of a NIC are made of whose port has `address`.
-    pub fn number_of(address: Ipv4Addr) -> u16 {
-        let [.., high, low] = address.octets();
-        u16::from_be_bytes([high, low])
+    pub fn number_of(address: IpAddr) -> u16 {
+        match address {
+            IpAddr::V4(ip) => ip.to_bits() as u16,
+            IpAddr::V6(ip) => ip.to_bits() as u16,
+        }
     }
 
     /// Writes every packet to `pcap`, sent and received, bad ones too. A socket shows neither
@@ -191,16 +136,12 @@ impl UdpFabric {
         transport: &Transport,
     ) {
         let route = Route::between(source, destination);
-        let ends = route.and_then(|route| match (route.source, route.destination) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => Some((route, from, to)),
-            _ => None,
-        });
-        let socket = ends.and_then(|(_, from, _)| {
+        let socket = route.and_then(|route| {
             self.sockets
                 .iter()
-                .position(|socket| socket.port == Some(port) && socket.address == from)
+                .position(|socket| socket.port == Some(port) && socket.address == route.source)
         });
-        let (Some((route, _, to)), Some(socket)) = (ends, socket) else {
+        let (Some(route), Some(socket)) = (route, socket) else {
             return count(&self.counters.unreachable);
         };
         self.outgoing.clear();
@@ -210,7 +151,8 @@ impl UdpFabric {
             return count(&self.counters.overrun);
         }
         write_down(&mut self.pcap, now, &route, &self.outgoing);
-        let Some(bytes) = self.outgoing.get(roce::IPV4_HEADERS..) else { return };
+        let to = route.destination;
+        let Some(bytes) = self.outgoing.get(route.header_bytes()..) else { return };
         // In order: nothing overtakes what waits.
         if self.waiting.is_empty() && self.sockets[socket].send(to, bytes, &self.counters) {
             return;
@@ -233,14 +175,17 @@ impl UdpFabric {
 }
 
 impl Socket {
-    fn bind(address: Ipv4Addr, raw: bool) -> io::Result<Socket> {
+    fn bind(address: IpAddr, raw: bool) -> io::Result<Socket> {
         let socket = UdpSocket::bind((address, UDP_PORT)).map_err(|error| {
             io::Error::new(error.kind(), format!("{address}, UDP port {UDP_PORT}: {error}"))
         })?;
         socket.set_nonblocking(true)?;
         // Never fragmented, with an identification of 0; how long packets may be is for the path
         // MTU of the connection to say.
-        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
+        match address {
+            IpAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?,
+            IpAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE)?,
+        }
         let raw = if raw { raw_socket(address).ok() } else { None };
         let room = match &raw {
             // What comes there is not looked at.
@@ -260,36 +205,54 @@ impl Socket {
         buffer: &mut [u8],
         pcap: &mut Option<Pcap>,
     ) -> Option<Result<Option<Decapsulated>, BadFrame>> {
-        if let Some(raw) = &self.raw {
-            let (_, length) = recv(raw, &mut *buffer, RecvFlags::DONTWAIT).ok()?;
-            let packet = buffer.get(..length)?;
-            let found = roce::decapsulate(packet);
-            if pcap.is_some()
-                && !matches!(found, Ok(None))
-                && let Some(source) = ipv4_source(packet)
-                && let Some(route) = self.route_from(source)
-            {
-                write_down(pcap, now, &route, packet);
-            }
-            return Some(found);
-        }
-        let Ok((length, SocketAddr::V4(from))) = self.socket.recv_from(buffer) else {
-            return None;
+        let Some(raw) = &self.raw else {
+            let (length, from) = self.socket.recv_from(buffer).ok()?;
+            let payload = buffer.get(..length)?;
+            return self.open(now, from, payload, pcap).map(|found| found.map(Some));
         };
-        let payload = buffer.get(..length)?;
-        let route = Route { source_port: from.port(), ..self.route_from(*from.ip())? };
+        let (_, length, from) = recvfrom(raw, &mut *buffer, RecvFlags::DONTWAIT).ok()?;
+        let packet = buffer.get(..length)?;
+        let from = SocketAddr::try_from(from?).ok()?;
+        if self.address.is_ipv6() {
+            // The header is not shown; all that the invariant CRC covers of it is known.
+            let udp = match UdpSlice::from_slice(packet) {
+                Ok(udp) if udp.destination_port() == UDP_PORT => udp,
+                Ok(_) => return Some(Ok(None)),
+                Err(error) => return Some(Err(BadFrame::Header(error.to_string()))),
+            };
+            let from = SocketAddr::new(from.ip(), udp.source_port());
+            return self.open(now, from, udp.payload(), pcap).map(|found| found.map(Some));
+        }
+        let found = roce::decapsulate(packet);
+        if !matches!(found, Ok(None))
+            && let Some(route) = self.route_from(from.ip())
+        {
+            write_down(pcap, now, &route, packet);
+        }
+        Some(found)
+    }
+
+    /// Reads the payload of a UDP datagram.
+    fn open(
+        &self,
+        now: u64,
+        from: SocketAddr,
+        payload: &[u8],
+        pcap: &mut Option<Pcap>,
+    ) -> Option<Result<Decapsulated, BadFrame>> {
+        let route = Route { source_port: from.port(), ..self.route_from(from.ip())? };
         if pcap.is_some() {
             write_down(pcap, now, &route, &roce::with_headers(&route, payload));
         }
-        Some(roce::decapsulate_udp(route, payload).map(Some))
+        Some(roce::decapsulate_udp(route, payload))
     }
 
-    fn route_from(&self, source: Ipv4Addr) -> Option<Route> {
-        Route::between(roce::address_of(source.into()), roce::address_of(self.address.into()))
+    fn route_from(&self, source: IpAddr) -> Option<Route> {
+        Route::between(roce::address_of(source), roce::address_of(self.address))
     }
 
     /// Sends a datagram. Answers `false` if there is no room for it now.
-    fn send(&self, to: Ipv4Addr, bytes: &[u8], counters: &WireCounters) -> bool {
+    fn send(&self, to: IpAddr, bytes: &[u8], counters: &WireCounters) -> bool {
         match self.socket.send_to(bytes, (to, UDP_PORT)) {
             Ok(_) => count(&counters.sent),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -305,11 +268,12 @@ impl Socket {
     }
 }
 
-/// A socket that receives the IP packets of UDP to `address`, headers and all.
-fn raw_socket(address: Ipv4Addr) -> io::Result<OwnedFd> {
+/// A socket that receives the packets of UDP to `address`, headers and all.
+fn raw_socket(address: IpAddr) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))?;
-    bind(&socket, &SocketAddrV4::new(address, 0))?;
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::RAW, flags, Some(ipproto::UDP))?;
+    bind(&socket, &SocketAddr::new(address, 0))?;
     Ok(socket)
 }
 
@@ -319,11 +283,6 @@ fn make_room(socket: impl AsFd) -> io::Result<usize> {
         set_socket_recv_buffer_size(&socket, ROOM)?;
     }
     Ok(socket_recv_buffer_size(&socket)?)
-}
-
-/// Where an IPv4 packet says it is from, for those who write packets down.
-fn ipv4_source(packet: &[u8]) -> Option<Ipv4Addr> {
-    packet.get(12..16)?.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets))
 }
 
 /// Ethernet addresses made of Internet ones, for those who write packets down.
@@ -365,7 +324,7 @@ impl Fabric for UdpFabric {
     /// An address that the fabric has no socket for reaches nobody.
     fn bind(&mut self, port: Port, address: Address) {
         let ip = roce::ip_of(address);
-        let socket = self.sockets.iter_mut().find(|socket| ip == Some(socket.address.into()));
+        let socket = self.sockets.iter_mut().find(|socket| ip == Some(socket.address));
         if let Some(socket) = socket {
             socket.port = Some(port);
         }
@@ -374,7 +333,7 @@ impl Fabric for UdpFabric {
     fn unbind(&mut self, port: Port, address: Address) {
         let ip = roce::ip_of(address);
         for socket in &mut self.sockets {
-            if socket.port == Some(port) && ip == Some(socket.address.into()) {
+            if socket.port == Some(port) && ip == Some(socket.address) {
                 socket.port = None;
                 socket.messages.clear();
             }
@@ -452,9 +411,9 @@ impl Fabric for UdpFabric {
 
     /// As many as a receiver's socket keeps, if it is like the ones here: a sender that sends more at
     /// once loses them.
-    fn most_outstanding(&self) -> u32 {
+    fn most_outstanding(&self) -> Option<u32> {
         let room = self.sockets.iter().map(|socket| socket.room).min().unwrap_or(ROOM);
-        ((room / KEPT_PER_PACKET) as u32).clamp(8, 1 << 10)
+        Some(((room / KEPT_PER_PACKET) as u32).clamp(8, 1 << 10))
     }
 
     fn is_congested(&mut self, _: Port) -> bool {
@@ -473,14 +432,15 @@ const LOOK_AT_SOCKETS: Duration = Duration::from_micros(50);
 mod tests {
     use super::*;
     use crate::fabric::testing::numbered;
+    use std::net::Ipv6Addr;
 
     /// Addresses of this machine that no other test uses.
-    fn addresses(test: u8) -> [Ipv4Addr; 2] {
-        [1, 2].map(|end| Ipv4Addr::new(127, 77, test, end))
+    fn addresses(test: u8) -> [IpAddr; 2] {
+        [1, 2].map(|end| [127, 77, test, end].into())
     }
 
-    fn gid(ip: Ipv4Addr) -> Address {
-        roce::address_of(ip.into())
+    fn gid(ip: IpAddr) -> Address {
+        roce::address_of(ip)
     }
 
     fn with_and_without_raw_sockets(test: fn(bool)) {
@@ -611,7 +571,7 @@ mod tests {
             let udp = packet[20..28].try_into().unwrap();
             let crc = roce::invariant_crc(&packet[..20], udp, &packet[28..end]);
             packet[end..].copy_from_slice(&crc.to_le_bytes());
-            let to = SocketAddrV4::new(a, 0);
+            let to = SocketAddr::new(a, 0);
             rustix::net::sendto(&stranger, &packet, rustix::net::SendFlags::empty(), &to).unwrap();
             let counters = fabric.counters();
             let arrival = eventually(|| {
@@ -619,6 +579,33 @@ mod tests {
                 (arrival.is_some() || counters.read().corrupt > 0).then_some(arrival)
             });
             assert_eq!(arrival.map(|arrival| arrival.packet.psn.get()), raw.then_some(9));
+        }
+    }
+
+    #[test]
+    fn packets_travel_over_ipv6_too() {
+        // The loopback has one address: a NIC that sends to itself, through the machine.
+        let ip = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        if UdpSocket::bind((ip, 0)).is_err() {
+            eprintln!("not run: this machine has no IPv6");
+            return;
+        }
+        for raw in [true, false] {
+            let mut fabric = UdpFabric::bind_with(&[ip], raw).unwrap();
+            let port = fabric.attach();
+            fabric.bind(port, gid(ip));
+            fabric.send(0, port, gid(ip), gid(ip), numbered(3));
+            // Another program's, and one that is none.
+            let stranger = UdpSocket::bind((ip, 0)).unwrap();
+            stranger.send_to(&[0xab; 40], (ip, UDP_PORT)).unwrap();
+            let arrival = eventually(|| fabric.receive(0, port));
+            assert_eq!((arrival.source, arrival.destination), (gid(ip), gid(ip)));
+            assert_eq!(arrival.packet.psn.get(), 3);
+            let counters = fabric.counters();
+            eventually(|| {
+                assert!(fabric.receive(0, port).is_none());
+                (counters.read().corrupt == 1).then_some(())
+            });
         }
     }
 

@@ -5,7 +5,7 @@ use super::device::{Device, Settings};
 use super::port::{self, Gid, GidKind, LinkLayer, Port};
 use crate::connectx::{Capabilities, Network};
 use crate::rc::Mtu;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A virtual NIC that is not there yet. What is not said is chosen: an active Ethernet port with
@@ -18,7 +18,7 @@ pub struct Builder {
     link_layer: LinkLayer,
     up: bool,
     mtu: Option<Mtu>,
-    address: Option<Option<Ipv4Addr>>,
+    address: Option<Option<IpAddr>>,
     gids: Option<Vec<Option<Gid>>>,
     lid: Option<u16>,
     locked_limit: Option<u64>,
@@ -90,8 +90,8 @@ impl Builder {
         self
     }
 
-    /// The IPv4 address of an Ethernet port, or none.
-    pub fn address(mut self, address: Option<Ipv4Addr>) -> Self {
+    /// The Internet address of an Ethernet port, or none.
+    pub fn address(mut self, address: Option<IpAddr>) -> Self {
         self.address = Some(address);
         self
     }
@@ -145,7 +145,7 @@ impl Builder {
         let [high, low] = number.to_be_bytes();
         let mac = [0x02, 0, 0, 0, high, low];
         let guid = 0x0200_00ff_fe00_0000 | u64::from(number);
-        let address = self.address.unwrap_or(Some(Ipv4Addr::new(10, 9, high, low)));
+        let address = self.address.unwrap_or(Some([10, 9, high, low].into()));
         let gids = self.gids.unwrap_or_else(|| match self.link_layer {
             LinkLayer::Ethernet => port::roce_table(mac, address),
             LinkLayer::InfiniBand => {

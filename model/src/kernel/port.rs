@@ -2,7 +2,7 @@
 
 use crate::fabric::Address;
 use crate::rc::Mtu;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// What a port's link is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,11 +70,14 @@ pub(super) fn link_local(mac: [u8; 6]) -> [u8; 16] {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// The table that Linux fills in for an interface with one IPv4 address: link-local, then mapped,
-/// each as RoCE v1 and v2.
-pub(super) fn roce_table(mac: [u8; 6], address: Option<Ipv4Addr>) -> Vec<Option<Gid>> {
-    let mapped = address.map(|address| address.to_ipv6_mapped().octets());
-    let raws = std::iter::once(link_local(mac)).chain(mapped);
+/// The table that Linux fills in for an interface with one address: link-local, then that address (an
+/// IPv4 one is mapped), each as RoCE v1 and v2.
+pub(super) fn roce_table(mac: [u8; 6], address: Option<IpAddr>) -> Vec<Option<Gid>> {
+    let own = address.map(|address| match address {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    });
+    let raws = std::iter::once(link_local(mac)).chain(own);
     raws.flat_map(|raw| [GidKind::RoceV1, GidKind::RoceV2].map(|kind| Some(Gid { raw, kind })))
         .collect()
 }

@@ -11,17 +11,24 @@
 //! | `device` | what a network asks of a NIC |
 //! | `schedule` | which queue pairs of a NIC have something to do |
 //! | `world` | what happens next |
+//! | `counters` | counters that know their names |
+//! | `shown` | counters for other processes |
 //! | `log` | what went wrong |
 
+mod counters;
 mod device;
 mod log;
 mod register;
 mod schedule;
+mod shown;
 mod world;
 
 pub use log::Log;
 pub use register::{Store, UAR_PAGE, VirtualPage, VirtualRegister};
 
+pub use shown::{NamedCounters, Seen, Shown, seen};
+
+pub(crate) use counters::counters;
 pub(crate) use device::{Device, Nic};
 pub(crate) use register::{Bus, Mapping};
 pub(crate) use schedule::Schedule;

@@ -128,6 +128,7 @@ impl Attendant<'_> {
         self.counters.packets_sent += 1;
         let message = Message::Datagram(Box::new(datagram));
         let (from, to) = (Address::Gid(source), Address::Gid(vector.gid));
+        self.fabric.set_neighbor(to, vector.mac);
         self.fabric.send_message(self.now, self.port, from, to, message);
         Status::Success
     }

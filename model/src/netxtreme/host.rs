@@ -162,6 +162,10 @@ impl Host for Attendant<'_> {
         self.fabric.send(self.now, self.port, source, destination, packet);
     }
 
+    fn sent_again(&mut self, packets: u32) {
+        self.counters.packets_sent_again += u64::from(packets);
+    }
+
     fn next_request(&mut self) -> Option<Request> {
         if self.core.state != QueuePairState::ReadyToSend {
             return None;

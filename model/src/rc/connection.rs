@@ -133,8 +133,9 @@ impl Connection {
         self.longest_run = count.max(1);
     }
 
-    /// Has it keep no more than `count` packets on their way that are not acknowledged: the fabric's
-    /// [`most_outstanding`](crate::fabric::Fabric::most_outstanding). Does nothing before
+    /// Has it keep no more than `count` packets on their way that are not acknowledged, and fewer for a
+    /// while after some were lost: the fabric's
+    /// [`most_outstanding`](crate::fabric::Fabric::most_outstanding), if it has one. Does nothing before
     /// [`start_sending`](Self::start_sending).
     pub fn limit_window(&mut self, count: u32) {
         if let Some(requester) = &mut self.requester {

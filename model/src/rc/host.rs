@@ -18,6 +18,11 @@ pub trait Host {
     /// Sends a packet to the peer's port.
     fn transmit(&mut self, packet: Packet);
 
+    /// `packets` of what was transmitted last had been transmitted before. For who counts.
+    fn sent_again(&mut self, packets: u32) {
+        let _ = packets;
+    }
+
     /// The next work request of the send queue, in order, or `None` if there is none yet. Asked
     /// only when it can be begun soon.
     fn next_request(&mut self) -> Option<Request>;

@@ -26,6 +26,7 @@
 //! | `packet` | [`Packet`], [`Opcode`], the extension headers |
 //! | `wire` | packets as bytes |
 //! | `host` | [`Host`], [`Request`], [`Receive`], [`Status`] |
+//! | `window` | how many packets may be on their way |
 //! | `timers` | the timeout codes of work and acknowledgement |
 
 mod answers;
@@ -37,6 +38,7 @@ mod requester;
 mod responder;
 mod taken;
 mod timers;
+mod window;
 mod wire;
 
 pub use connection::{Attributes, ByteOrder, Connection, Mtu, Progress, SendAttributes};

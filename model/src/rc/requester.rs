@@ -5,6 +5,7 @@
 //! frontier; after a timeout or NAK it goes back, at most to `unacked`.
 
 use super::taken::Taken;
+use super::window::Window;
 use super::{
     Aeth, Attributes, ByteOrder, Data, Headers, Host, NakCode, Opcode, Operation, Packet, Psn,
     SendAttributes, Status, Syndrome, ack_timeout, rnr_timer,
@@ -39,6 +40,7 @@ pub(super) struct Requester {
     /// Packets since the last one that asked for an acknowledgement.
     unasked: u32,
     draining: bool,
+    window: Window,
 }
 
 /// What may be done next.
@@ -52,8 +54,6 @@ enum Step {
 impl Requester {
     pub(super) fn new(settings: SendAttributes) -> Self {
         let first = settings.first_psn;
-        let settings =
-            SendAttributes { window: settings.window.clamp(1, MAX_OUTSTANDING), ..settings };
         Requester {
             taken: VecDeque::new(),
             at: 0,
@@ -68,12 +68,13 @@ impl Requester {
             went_back: None,
             unasked: 0,
             draining: false,
+            window: Window::fixed(settings.window.clamp(1, MAX_OUTSTANDING)),
             settings,
         }
     }
 
     pub(super) fn limit_window(&mut self, count: u32) {
-        self.settings.window = self.settings.window.min(count.max(1));
+        self.window.limit(count);
     }
 
     pub(super) fn set_draining(&mut self, draining: bool) {
@@ -128,7 +129,7 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<Step, Status> {
         let outstanding = self.next.since(self.unacked);
-        if outstanding >= self.settings.window {
+        if outstanding >= self.window.packets() {
             return Ok(Step::Wait);
         }
         if self.at == self.taken.len() {
@@ -157,7 +158,7 @@ impl Requester {
         let last = consumed == left;
         let mut parts = None;
         if longest_run > 1 && !answered && !begins && left > 2 {
-            let window = self.settings.window - outstanding;
+            let window = self.window.packets() - outstanding;
             let run = (left - 1).min(longest_run.into()).min(window);
             parts = taken.run(self.next, run, attributes, host);
             if parts.is_some() {
@@ -176,7 +177,7 @@ impl Requester {
         };
         // Asked for at the end of each message, and often enough to keep the window moving.
         self.unasked += packets;
-        let ask = last || self.unasked >= (self.settings.window / 4).max(1);
+        let ask = last || self.unasked >= (self.window.packets() / 4).max(1);
         if ask {
             self.unasked = 0;
         }
@@ -192,6 +193,9 @@ impl Requester {
             payload,
             run: packets as u16,
         });
+        if self.next.is_before(self.frontier) {
+            host.sent_again(packets.min(self.frontier.since(self.next)));
+        }
         self.next = self.next.add(consumed);
         if self.frontier.is_before(self.next) {
             self.frontier = self.next;
@@ -284,6 +288,7 @@ impl Requester {
             }
         }
         if self.unacked != before {
+            self.window.acknowledged(self.unacked.since(before));
             self.made_progress(now);
         }
         all
@@ -325,6 +330,7 @@ impl Requester {
     fn try_again(&mut self) -> Result<(), Status> {
         self.retries_left =
             self.retries_left.checked_sub(1).ok_or(Status::TransportRetryExceeded)?;
+        self.window.lost();
         self.go_back();
         Ok(())
     }
@@ -396,6 +402,7 @@ impl Requester {
             .map_err(|_| Status::LocalProtection)?;
         front.arrived += len;
         self.unacked = packet.psn.add(run as u32);
+        self.window.acknowledged(run as u32);
         if last {
             self.complete_front(host);
         }
@@ -427,6 +434,7 @@ impl Requester {
             .scatter(attributes.protection_domain, list, 0, &payload)
             .map_err(|_| Status::LocalProtection)?;
         self.unacked = packet.psn.add(1);
+        self.window.acknowledged(1);
         self.complete_front(host);
         self.made_progress(now);
         Ok(())

@@ -59,6 +59,12 @@ impl Route {
         }
     }
 
+    /// The bytes of headers before the UDP payload of a packet that [`encapsulate`] makes.
+    pub(crate) fn header_bytes(&self) -> usize {
+        let network = if self.source.is_ipv4() { Ipv4Header::MIN_LEN } else { Ipv6Header::LEN };
+        network + UdpHeader::LEN
+    }
+
     /// The network header before `len` bytes.
     fn network_header(&self, len: usize) -> Vec<u8> {
         // Longer packets than these lengths can say are never made: the largest MTU is 4096.
@@ -184,9 +190,6 @@ impl fmt::Display for BadFrame {
 }
 
 impl std::error::Error for BadFrame {}
-
-/// The bytes of headers before the UDP payload of an IPv4 packet that [`encapsulate`] makes.
-pub(crate) const IPV4_HEADERS: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
 
 /// Appends the IP packet that carries `transport` along `route`: header to invariant CRC.
 /// `sequence` numbers datagrams. On failure, when the payload's memory is gone, `to` is as it

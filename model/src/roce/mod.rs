@@ -10,10 +10,10 @@ mod frame;
 mod invariant_crc;
 mod transport;
 
+pub(crate) use frame::with_headers;
 pub use frame::{
     BadFrame, Decapsulated, Route, UDP_PORT, address_of, decapsulate, decapsulate_udp, encapsulate,
     ethernet_header, ip_of,
 };
-pub(crate) use frame::{IPV4_HEADERS, with_headers};
 pub use invariant_crc::invariant_crc;
 pub use transport::{BadTransport, Transport};

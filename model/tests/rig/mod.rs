@@ -29,6 +29,8 @@ pub struct Device {
     pub receives: VecDeque<Receive>,
     /// Packets that were sent.
     pub out: VecDeque<Packet>,
+    /// Those of them that were sent before.
+    pub sent_again: u64,
     /// What completed.
     pub sent: Vec<(u64, Status)>,
     pub received: Vec<ReceiveCompletion>,
@@ -58,6 +60,10 @@ impl Host for Device {
 
     fn transmit(&mut self, packet: Packet) {
         self.out.push_back(packet);
+    }
+
+    fn sent_again(&mut self, packets: u32) {
+        self.sent_again += u64::from(packets);
     }
 
     fn next_request(&mut self) -> Option<Request> {
@@ -103,6 +109,7 @@ impl Device {
             requests: VecDeque::new(),
             receives: VecDeque::new(),
             out: VecDeque::new(),
+            sent_again: 0,
             sent: Vec::new(),
             received: Vec::new(),
             failures: Vec::new(),

@@ -134,7 +134,11 @@ impl Firmware {
             merge(&mut merged, context(input)?, transition, optional);
             attributes = decode_attributes(&merged, transition, &self.port);
         }
+        let neighbor = attributes.path.map(|path| (path.destination, neighbor(&merged)));
         self.with_nic(|nic, fabric, now| {
+            if let Some((address, mac)) = neighbor {
+                fabric.set_neighbor(address, mac);
+            }
             nic.modify_queue_pair(number, transition, &attributes, now, fabric)
         })?;
         self.queue_pairs.insert(number, merged);
@@ -300,6 +304,14 @@ fn decode_attributes(context: &[u8], transition: Transition, port: &Port) -> Que
         attributes.rnr_retry = Some(byte(qpc::RNR_RETRY));
     }
     attributes
+}
+
+/// The Ethernet address of the peer, or of the router to it.
+fn neighbor(context: &[u8]) -> [u8; 6] {
+    let mac = path::RMAC_47_32.within(PATH).get(context) << 32
+        | path::RMAC_31_0.within(PATH).get(context);
+    let [_, _, mac @ ..] = mac.to_be_bytes();
+    mac
 }
 
 /// The way to the peer: between local identifiers on an InfiniBand subnet, between global ones on

@@ -162,6 +162,14 @@ impl Netxtreme {
             self.engine.pairs.get_mut(&number)
         {
             connection.set_longest_run(fabric.longest_run());
+            if let Some(most) = fabric.most_outstanding() {
+                connection.limit_window(most);
+            }
+        }
+        if let Some(pair) = self.engine.pairs.get(&number)
+            && let Some((_, destination)) = pair.core.path
+        {
+            fabric.set_neighbor(destination, pair.core.attributes.destination_mac);
         }
         self.schedule.make_ready(number);
         done()

@@ -53,6 +53,7 @@ pub(in crate::netxtreme) struct Gid {
 pub(in crate::netxtreme) struct Vector {
     pub(in crate::netxtreme) domain: u32,
     pub(in crate::netxtreme) gid: [u8; 16],
+    pub(in crate::netxtreme) mac: [u8; 6],
     pub(in crate::netxtreme) gid_index: u16,
     pub(in crate::netxtreme) network: NetworkKind,
     pub(in crate::netxtreme) hop_limit: u8,
@@ -358,6 +359,7 @@ impl Netxtreme {
         let vector = Vector {
             domain: command.pd_id.get(),
             gid: command.dgid,
+            mac: command.dest_mac,
             gid_index,
             network,
             hop_limit: command.hop_limit,
