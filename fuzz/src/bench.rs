@@ -12,7 +12,7 @@ use doorbell_model::connectx::{
     Capabilities, CompletionQueueContext, Connectx, Event, EventSink, Network, NicId, Path,
     QueuePairAttributes, QueuePairContext, Refused, Ring, Service, State, Store, Transition,
 };
-use doorbell_model::fabric::{Address, Arrival, Fabric, Loopback, Port};
+use doorbell_model::fabric::{Address, Arrival, Fabric, Loopback, Message, MessageArrival, Port};
 use doorbell_model::memory::{Access, Pages, Registration, TestMemory};
 use doorbell_model::rc::{Mtu, Packet};
 use std::ops::Range;
@@ -198,6 +198,21 @@ impl Fabric for Muted {
         }
     }
 
+    fn send_message(
+        &mut self,
+        now: u64,
+        port: Port,
+        source: Address,
+        destination: Address,
+        message: Message,
+    ) {
+        self.inner.send_message(now, port, source, destination, message);
+    }
+
+    fn receive_message(&mut self, now: u64, port: Port) -> Option<MessageArrival> {
+        self.inner.receive_message(now, port)
+    }
+
     fn receive(&mut self, now: u64, port: Port) -> Option<Arrival> {
         self.inner.receive(now, port)
     }
@@ -344,6 +359,15 @@ impl Bench {
             fabric.send(now, nic.port(), source, target.address, packet);
         });
         self.deaf.store(deaf, Ordering::Relaxed);
+    }
+
+    /// The same with a message that nobody acknowledges.
+    pub(crate) fn inject_message(&self, to: usize, message: Message, from_peer: bool) {
+        let (target, peer) = (&self.sides[to], &self.sides[1 - to]);
+        let source = if from_peer { peer.address } else { Address::Lid(3) };
+        self.nic(1 - to, |nic, fabric, now| {
+            fabric.send_message(now, nic.port(), source, target.address, message);
+        });
     }
 
     /// Takes a region's key away. Its bytes are nobody's when this returns.

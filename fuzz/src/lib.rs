@@ -17,7 +17,7 @@
 //! | [`firmware`] | firmware commands and register stores of a PCI function | every command is answered; nothing is left when the driver lets go |
 //! | [`netxtreme_firmware`] | the same for a BCM57608: requests, commands of its RoCE engine, doorbells | the same |
 //! | [`packet_bytes`] | bytes as a packet | an error, or a packet that round-trips |
-//! | [`frames`] | bytes as an IP packet | an error, or a packet of RoCE v2 that round-trips |
+//! | [`frames`] | bytes as IP packets, to a connected NIC | an error, or a packet of RoCE v2 that round-trips; and as for `work_entries` |
 //! | [`packets`] | packets to a connected queue pair | as for `work_entries` |
 //! | [`operations`] | calls of an engine on two virtual NICs | every request completes once, in order, having moved exactly its bytes |
 

@@ -3,7 +3,7 @@
 //! `cargo test -p doorbell-fuzz --lib -- --ignored` writes them to `corpus/`, where
 //! `cargo fuzz cmin` then keeps those that show something new.
 
-use crate::bench::{Bench, KINDS, Kind, SLOTS, piece, remote};
+use crate::bench::{Bench, FIRST_PSN, KINDS, Kind, SLOTS, piece, remote};
 use crate::input::Input;
 use crate::meddler::small_nic;
 use crate::verbs_ioctl::{METHODS, carries};
@@ -182,6 +182,19 @@ fn packets() {
         answers.skip(what.into()).take(3).fold(seed, inject).bytes(&[12, 3, 15, 100])
     });
     write("packets", each.chain(asked));
+
+    // What a connection sends from its beginning on.
+    let mut frames = Vec::new();
+    for (side, bytes) in &heard {
+        let Ok(packet) = Packet::decode(bytes) else { continue };
+        if packet.psn.get() == FIRST_PSN && !packet.opcode.is_response() {
+            frames.push(Seed::default());
+        }
+        if let Some(seed) = frames.pop() {
+            frames.push(seed.bytes(&crate::frames::tests::frame(*side, packet)));
+        }
+    }
+    write("frames", frames);
 }
 
 #[test]

@@ -125,6 +125,11 @@ fn any_packets_leave_alone_the_memory_that_keys_and_rights_do_not_allow() {
 }
 
 #[test]
+fn any_ip_packets_leave_alone_the_memory_that_keys_and_rights_do_not_allow() {
+    replay_and_try("frames", 3_000);
+}
+
+#[test]
 fn every_request_completes_once_and_in_order_having_moved_its_bytes() {
     replay_and_try("operations", 300);
 }
