@@ -24,9 +24,10 @@ header() {
   sed -n "1,/^[^#]/s/^# $2: *//p" "$LAB/suites/$1.sh" | head -1
 }
 
-# start_model LINK NICS DIRECTORY: starts virtual NICs, on one network, which have to listen before QEMU starts.
+# start_model LINK NICS DIRECTORY OPTION...: starts virtual NICs, on one network, which have to listen before QEMU starts.
 start_model() {
   local link=$1 nics=$2 directory=$3 try number sockets=()
+  shift 3
   for ((number = 1; number <= nics; number++)); do
     sockets+=(--socket "$directory/nic$number.socket")
   done
@@ -34,7 +35,7 @@ start_model() {
   exec {MODEL_IN}<>"$directory/model.in" {MODEL_OUT}<>"$directory/model.out"
   local model=(connectx --link "$link")
   [[ $link == netxtreme ]] && model=(netxtreme)
-  setpriv --pdeathsig KILL "$DOORBELL" model "${model[@]}" "${sockets[@]}" \
+  setpriv --pdeathsig KILL "$DOORBELL" model "${model[@]}" "${sockets[@]}" "$@" \
     <&"$MODEL_IN" >&"$MODEL_OUT" 2>"$directory/model.log" &
   MODEL=$!
   for ((try = 0; try < 100; try++)); do
@@ -69,17 +70,17 @@ stop_model() {
   MODEL=
 }
 
-# guest_arguments KERNEL LINK NICS WORDS: QEMU's arguments, in ARGUMENTS, for a guest with these words on its
+# guest_arguments KERNEL LINK NICS WORDS IMAGE: QEMU's arguments, in ARGUMENTS, for a guest with these words on its
 # command line. The directory of the boot is DIRECTORY.
 guest_arguments() {
-  local kernel=$1 link=$2 nics=$3 words=$4 number
+  local kernel=$1 link=$2 nics=$3 words=$4 image=$5 number
   # shellcheck disable=SC2054 # the commas are QEMU's
   ARGUMENTS=(
     -accel tcg,thread=multi -cpu max -smp 2 -m 2G
     # The virtual NIC maps the guest's memory, so it has to be a file that both can map.
     -object memory-backend-memfd,id=memory,size=2G,share=on -machine q35,memory-backend=memory
     -nodefaults -display none
-    -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$LOGS/$kernel-$(userland_of "$kernel" "$link").img"
+    -kernel "$CACHE/kernel/$kernel/vmlinuz" -initrd "$image"
     -append "console=ttyS0 panic=-1 lab.kernel=$kernel lab.link=$link lab.slow=$SLOW${LAB_TESTS:+ LAB_TESTS=$LAB_TESTS} $words"
   )
   [[ $link == software ]] && return
@@ -88,6 +89,39 @@ guest_arguments() {
     ARGUMENTS+=(-device '{"driver":"vfio-user-pci","id":"nic'"$number"'","bus":"port'"$number"'",
       "socket":{"type":"unix","path":"'"$DIRECTORY/nic$number.socket"'"}}')
   done
+}
+
+# image_of KERNEL LINK: the file system of such a guest.
+image_of() {
+  echo "$LOGS/$1-$(userland_of "$1" "$2").img"
+}
+
+# start_peer KERNEL LINK IMAGE LOGS: starts the guest at the other end of the cable, and its virtual NIC if it has
+# one, in DIRECTORY/peer. It runs what the first guest asks it to, over the cable (guest/other_guest.sh). PEERS are
+# the processes.
+start_peer() {
+  local kernel=$1 link=$2 image=$3 logs=$4 ends="$DIRECTORY/cable.peer,$DIRECTORY/cable" ARGUMENTS try
+  local DIRECTORY=$DIRECTORY/peer model=connectx
+  mkdir "$DIRECTORY"
+  if [[ $link != software ]]; then
+    [[ $link == netxtreme ]] && model=netxtreme
+    setpriv --pdeathsig KILL "$DOORBELL" model "$model" --socket "$DIRECTORY/nic1.socket" --number 2 --cable "$ends" \
+      </dev/null >"$logs/peer-model.log" 2>&1 &
+    PEERS+=($!)
+    for ((try = 0; try < 100; try++)); do
+      [[ -S $DIRECTORY/nic1.socket ]] && break
+      sleep 0.1
+    done
+  fi
+  guest_arguments "$kernel" "$link" 1 lab.peer "$image"
+  # shellcheck disable=SC2054 # the commas are QEMU's
+  [[ $link == software ]] && ARGUMENTS+=(
+    -netdev "dgram,id=cable,local.type=unix,local.path=${ends%,*},remote.type=unix,remote.path=${ends#*,}"
+    -device "virtio-net-pci,netdev=cable,mac=02:00:00:00:00:02"
+  )
+  qemu_exec "${ARGUMENTS[@]}" -no-reboot -chardev "file,id=console,path=$logs/peer-console" -serial chardev:console \
+    </dev/null >"$logs/peer-qemu" 2>&1 &
+  PEERS+=($!)
 }
 
 # answer REQUEST...: does what the guest asked for.
@@ -110,16 +144,16 @@ answer() {
 
 # boot KERNEL LINK SUITE...: one guest and its suites. The results go to $LOGS/results, a line each: "kernel link suite PASS|FAIL|SKIP what why".
 boot() {
-  local kernel=$1 link=$2 nics reboots suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
+  local kernel=$1 link=$2 nics reboots peer suite suites seconds=$BOOT_SECONDS started=$SECONDS line part='' left status
   shift 2
   suites=$*
   # A suite that asks for these has a boot of its own.
-  nics=$(header "$1" nics) reboots=$(header "$1" reboots)
+  nics=$(header "$1" nics) reboots=$(header "$1" reboots) peer=$(header "$1" peer)
   nics=${nics:-1}
   local name="$kernel-$link-${suites// /+}"
   local logs=$LOGS/${name:0:100}
   # Sockets have short paths, so not in the cache.
-  local DIRECTORY MODEL='' MODEL_END MODEL_IN MODEL_OUT QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended=''
+  local DIRECTORY MODEL='' MODEL_END MODEL_IN MODEL_OUT QEMU MONITOR_IN CHANNEL_IN CHANNEL_OUT BOOTS=0 ARGUMENTS current='' ended='' PEERS=() cable=()
   DIRECTORY=$(mktemp -d)
   mkdir -p "$logs"
   trap 'jobs -p | xargs -r kill -9; rm -rf "$DIRECTORY"; exit 1' HUP INT TERM
@@ -129,7 +163,8 @@ boot() {
     echo "$kernel $link $*" >>"$LOGS/results"
   }
 
-  if [[ $link != software ]] && ! start_model "$link" "$nics" "$DIRECTORY"; then
+  [[ $peer ]] && cable=(--cable "$DIRECTORY/cable,$DIRECTORY/cable.peer" --pcap "$logs/frames.pcap")
+  if [[ $link != software ]] && ! start_model "$link" "$nics" "$DIRECTORY" "${cable[@]}"; then
     for suite; do
       result "$suite" FAIL start "the virtual NIC does not listen"
     done
@@ -145,7 +180,8 @@ boot() {
   mkfifo "$DIRECTORY"/{channel,monitor}.{in,out}
   exec {CHANNEL_IN}<>"$DIRECTORY/channel.in" {CHANNEL_OUT}<>"$DIRECTORY/channel.out"
   exec {MONITOR_IN}<>"$DIRECTORY/monitor.in"
-  guest_arguments "$kernel" "$link" "$nics" "lab.suites=${suites// /,}"
+  [[ $peer ]] && start_peer "$kernel" "$peer" "$(image_of "$kernel" "$link")" "$logs"
+  guest_arguments "$kernel" "$link" "$nics" "lab.suites=${suites// /,}" "$(image_of "$kernel" "$link")"
   # shellcheck disable=SC2054 # the commas are QEMU's
   ARGUMENTS+=(
     -chardev "file,id=console,path=$logs/console" -serial chardev:console
@@ -196,6 +232,8 @@ boot() {
   wait "$QEMU" 2>/dev/null
   status=$?
   kill "$monitor" 2>/dev/null
+  # Nothing is left to do for the other guest; its NIC ends with it.
+  ((${#PEERS[@]})) && kill "${PEERS[-1]}" 2>/dev/null && wait "${PEERS[@]}" 2>/dev/null
   exec {CHANNEL_IN}>&- {CHANNEL_OUT}>&- {MONITOR_IN}>&-
 
   if [[ ! $ended ]]; then
@@ -225,17 +263,17 @@ suite_done() {
 # judge_logs: what must not be in any log, whatever the suites say.
 judge_logs() {
   local bad
-  bad=$(grep -aoE 'Kernel panic.*|Oops:.*|BUG: .*|WARNING: .*|general protection fault.*|Call Trace:|hung_task:.*|blocked for more than.*' \
-    "$logs/console" | grep -vF "WARNING: BW peak won't be measured" | head -1)
+  bad=$(grep -ahoE 'Kernel panic.*|Oops:.*|BUG: .*|WARNING: .*|general protection fault.*|Call Trace:|hung_task:.*|blocked for more than.*' \
+    "$logs"/{,peer-}console 2>/dev/null | grep -vF "WARNING: BW peak won't be measured" | head -1)
   [[ $bad ]] && result kernel FAIL console "$bad"
   if [[ $link != software ]]; then
     stop_model
     [[ $MODEL_END ]] && result nic FAIL end "$MODEL_END"
     cp "$DIRECTORY/model.log" "$logs"
-    bad=$(grep -aE -m1 'panicked at' "$logs/model.log")
+    bad=$(cat "$logs"/{,peer-}model.log 2>/dev/null | grep -aE -m1 'panicked at')
     [[ $bad ]] && result nic FAIL panic "$bad"
     # The pingpong programs do not notice it.
-    bad=$(grep -a -m1 'lost access' "$logs/model.log")
+    bad=$(cat "$logs"/{,peer-}model.log 2>/dev/null | grep -a -m1 'lost access')
     [[ $bad ]] && result nic FAIL memory "$bad"
   fi
 }
@@ -248,7 +286,7 @@ boot_shell() {
     start_model "$2" 1 "$DIRECTORY" || return 1
     echo "lab: the virtual NIC's log is $DIRECTORY/model.log; ask it with: echo help >$DIRECTORY/model.in; head -n 1 $DIRECTORY/model.out" >&2
   fi
-  guest_arguments "$1" "$2" 1 "quiet lab.shell"
+  guest_arguments "$1" "$2" 1 "quiet lab.shell" "$(image_of "$1" "$2")"
   qemu "${ARGUMENTS[@]}" -no-reboot -chardev stdio,id=console,signal=off -serial chardev:console
   stop_model
   [[ $MODEL_END ]] && echo "lab: $MODEL_END" >&2

@@ -4,6 +4,9 @@
 # After nic_up: NIC is the RDMA device, NETDEV its network interface (empty on InfiniBand), GID the index of
 # the identifier to use (RoCE v2 over IPv4; empty on InfiniBand).
 
+# Its address, and the interface that rxe is on.
+OWN_ADDRESS=10.9.0.1 SOFTWARE_NETDEV=dummy0
+
 # loaded MODULE
 loaded() {
   grep -q "^$1 " /proc/modules
@@ -32,9 +35,9 @@ nic_up() {
   }
   NETDEV='' GID=''
   if [ "$LINK" = software ]; then
-    NIC=rxe0 NETDEV=dummy0
-    ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy
-    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev dummy0
+    NIC=rxe0 NETDEV=$SOFTWARE_NETDEV
+    ip link show "$NETDEV" >/dev/null 2>&1 || ip link add "$NETDEV" type dummy
+    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev "$NETDEV"
   elif [ "$LINK" = netxtreme ]; then
     NIC=bnxt_re0
   else
@@ -51,7 +54,7 @@ nic_up() {
       fail nic-up "$NIC has no network interface"
       return 1
     }
-    ip address replace 10.9.0.1/24 dev "$NETDEV"
+    ip address replace "$OWN_ADDRESS/24" dev "$NETDEV"
     ip link set "$NETDEV" up
   fi
   wait_for 20 port_is ACTIVE || {
@@ -60,7 +63,7 @@ nic_up() {
   }
   if [ "$LINK" != infiniband ]; then
     wait_for 20 find_gid || {
-      fail nic-up "no RoCE v2 identifier of 10.9.0.1"
+      fail nic-up "no RoCE v2 identifier of $OWN_ADDRESS"
       return 1
     }
   fi
@@ -81,7 +84,7 @@ gid_of() {
 
 # find_gid: sets GID.
 find_gid() {
-  GID=$(gid_of "$NIC" 10.9.0.1)
+  GID=$(gid_of "$NIC" "$OWN_ADDRESS")
 }
 
 # nic_down: unloads the drivers.

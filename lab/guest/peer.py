@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 
+from pyverbs.addr import GID
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
@@ -80,7 +81,7 @@ class Conversation:
     """Lines of JSON."""
 
     def __init__(self, port):
-        listener = socket.create_server(("127.0.0.1", port))
+        listener = socket.create_server(("", port))
         stream, _ = listener.accept()
         stream.settimeout(PATIENCE)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,7 +116,9 @@ class End:
     def connect(self, context, peer, mtu, gid_index):
         mtu = min(context.query_port(1).active_mtu, peer[2], mtu)
         lid, number, psn = (int.from_bytes(peer[at:end], "big") for at, end in ((4, 6), (10, 13), (13, 16)))
-        self.pair.to_rts(way_to(context, gid_index, lid, number, psn, self.psn, mtu, max(1, min(8, peer[3]))))
+        gid = GID(":".join(peer[at : at + 2].hex() for at in range(16, 32, 2)))
+        reads = max(1, min(8, peer[3]))
+        self.pair.to_rts(way_to(context, gid_index, lid, number, psn, self.psn, mtu, reads, gid))
 
     def endpoint(self, context, version, mtu, gid_index):
         port = context.query_port(1)

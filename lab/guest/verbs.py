@@ -24,9 +24,10 @@ ACCESS = (
 )
 
 
-def way_to(context, gid_index, lid, number, receive_psn, send_psn, mtu, reads=8):
-    """The attributes that connect a queue pair to another on the first port: by the port's identifier of this
-    index, or, if there is none, by the local identifier. `reads` is how many reads and atomics may be on their way."""
+def way_to(context, gid_index, lid, number, receive_psn, send_psn, mtu, reads=8, gid=None):
+    """The attributes that connect a queue pair of the first port to another: from the port's identifier of this
+    index, or, if there is none, by the local identifier. `reads` is how many reads and atomics may be on their way,
+    and `gid` the other's identifier, if it is not this one's."""
     attributes = QPAttr(port_num=1)
     attributes.qp_access_flags = ACCESS
     attributes.dest_qp_num = number
@@ -39,6 +40,6 @@ def way_to(context, gid_index, lid, number, receive_psn, send_psn, mtu, reads=8)
     if gid_index is None:
         attributes.ah_attr = AHAttr(port_num=1, dlid=lid)
     else:
-        route = GlobalRoute(dgid=context.query_gid(1, gid_index), sgid_index=gid_index)
+        route = GlobalRoute(dgid=gid or context.query_gid(1, gid_index), sgid_index=gid_index)
         attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route, dlid=lid)
     return attributes

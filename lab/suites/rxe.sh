@@ -1,0 +1,13 @@
+# about: stock programs, and doorbell, on the virtual NIC against the rxe of another guest
+# link: ethernet netxtreme
+# peer: software
+# seconds: 2400
+# boot: own
+# shellcheck shell=bash
+
+# An interface whose MTU changes goes down.
+expect_log 'bnxt_en .*NIC Link is Down'
+. /lab/other_guest.sh
+nic_up && other_guest_up || exit 0
+programs_across
+[ "$LINK" = netxtreme ] || doorbell_across
