@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # After other_guest_up: OTHER is its RDMA device, OTHER_NETDEV its interface, OTHER_GID the index of the identifier to
-# use (RoCE v2 over IPv4), and PEER the words before a command that run it there.
+# use (RoCE v2 over IPv4), PEER the words before a command that run it there, and MOST_MTU the longest path MTU.
 
 # How long a program may take: two guests share the machine.
 ACROSS_SECONDS=240
@@ -15,9 +15,14 @@ other_guest_up() {
     return 1
   }
   read -r OTHER OTHER_GID OTHER_NETDEV <<<"$($PEER cat /run/lab/nic)"
-  # For packets of 4096 bytes.
-  $PEER ip link set "$OTHER_NETDEV" mtu 4200
-  ip link set "$NETDEV" mtu 4200
+  # For packets of 4096 bytes. The virtual BCM57608 takes no frames longer than a buffer, of which a driver puts
+  # several together where they may be that long.
+  MOST_MTU=1024
+  [ "$LINK" = netxtreme ] || {
+    MOST_MTU=4096
+    $PEER ip link set "$OTHER_NETDEV" mtu 4200
+    ip link set "$NETDEV" mtu 4200
+  }
   wait_for 20 port_is ACTIVE
   wait_for 60 $PEER grep -q ACTIVE "/sys/class/infiniband/$OTHER/ports/1/state"
   wait_for 20 find_gid
@@ -50,7 +55,7 @@ programs_across() {
   both_ways pingpong-events ibv_rc_pingpong -c -e -n 50
   both_ways pingpong-1-byte ibv_rc_pingpong -c -s 1 -n 100
   for size in 256 512 1024 2048 4096; do
-    both_ways "mtu-$size" ibv_rc_pingpong -c -m "$size" -s 32768 -n 10
+    [ "$size" -gt "$MOST_MTU" ] || both_ways "mtu-$size" ibv_rc_pingpong -c -m "$size" -s 32768 -n 10
   done
   # A slow machine needs more time than these programs give: -u 20 is 4 s.
   for program in write send; do
