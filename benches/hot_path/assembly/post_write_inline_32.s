@@ -22,37 +22,31 @@
     or r8,QWORD PTR [rsi+0x48]
     movabs rdi,0x500000000000000
     or rdi,r8
-    mov r10d,DWORD PTR [rsi+0x68]
-    mov r8d,r10d
-    and r8d,ecx
-    mov r9,QWORD PTR [rsi]
-    mov r11,r8
+    mov r8d,DWORD PTR [rsi+0x68]
+    mov r9d,r8d
+    and r9d,ecx
+    mov r10,QWORD PTR [rsi]
+    mov r11,r9
     shl r11,0x6
-    mov QWORD PTR [r9+r11*1],rdi
+    mov QWORD PTR [r10+r11*1],rdi
+    mov QWORD PTR [r10+r11*1+0x8],0x8000000
     bswap r14
-    mov QWORD PTR [r9+r11*1+0x8],0x8000000
     bswap r15d
-    mov QWORD PTR [r9+r11*1+0x10],r14
-    mov QWORD PTR [r9+r11*1+0x18],r15
-    mov r14d,DWORD PTR [rdx]
-    shl r14,0x20
-    or r14,0x20000080
-    mov r15,QWORD PTR [rdx+0x4]
-    mov QWORD PTR [r9+r11*1+0x20],r14
-    mov QWORD PTR [r9+r11*1+0x28],r15
-    mov r14,QWORD PTR [rdx+0xc]
-    mov r15,QWORD PTR [rdx+0x14]
-    mov QWORD PTR [r9+r11*1+0x30],r14
-    mov QWORD PTR [r9+r11*1+0x38],r15
-    mov edx,DWORD PTR [rdx+0x1c]
-    mov r11d,r8d
-    inc r11d
-    and r11d,r10d
-    shl r11,0x6
-    mov QWORD PTR [r9+r11*1],rdx
-    mov QWORD PTR [r9+r11*1+0x8],0x0
+    mov QWORD PTR [r10+r11*1+0x10],r14
+    mov QWORD PTR [r10+r11*1+0x18],r15
+    mov ebp,DWORD PTR [rdx+0x1c]
+    mov DWORD PTR [r10+r11*1+0x20],0x20000080
+    movups xmm0,XMMWORD PTR [rdx]
+    movups xmm1,XMMWORD PTR [rdx+0xc]
+    movups XMMWORD PTR [r10+r11*1+0x24],xmm0
+    movups XMMWORD PTR [r10+r11*1+0x30],xmm1
+    mov edx,r9d
+    inc edx
+    and edx,r8d
+    shl rdx,0x6
+    mov DWORD PTR [r10+rdx*1],ebp
     mov rdx,QWORD PTR [rsi+0x40]
-    mov QWORD PTR [rdx+r8*8],rbx
+    mov QWORD PTR [rdx+r9*8],rbx
     lea edx,[rcx+0x2]
     mov DWORD PTR [rsi+0x6c],edx
     mov QWORD PTR [rsi+0x58],rdi
