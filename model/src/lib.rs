@@ -24,6 +24,7 @@ pub mod kernel;
 pub mod memory;
 pub mod network;
 pub mod netxtreme;
+mod numbers;
 pub mod pci;
 pub mod rc;
 pub mod roce;

@@ -10,6 +10,7 @@ use super::{Capabilities, Counters, Event, EventSink, Log, Refused, Statistics};
 use crate::fabric::{Address, Fabric, Port};
 use crate::memory::{AddressSpace, Keys, Memory};
 use crate::network::{Bus, Schedule};
+use crate::numbers::Numbers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,6 +28,15 @@ pub enum Death {
     Silent,
 }
 
+/// A UAR page.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Uar {
+    /// Queue pairs and completion queues that use it.
+    pub(super) users: u32,
+    /// Whether it was given back while objects still used it.
+    pub(super) given_back: bool,
+}
+
 /// A virtual ConnectX.
 pub struct Connectx {
     pub(super) bus: Arc<Bus>,
@@ -39,8 +49,9 @@ pub struct Connectx {
     pub(super) capabilities: Capabilities,
     pub(super) memory: Memory,
     pub(super) events: Box<dyn EventSink>,
-    /// UAR pages, and whether they were given back while objects still used them.
-    pub(super) uars: BTreeMap<u32, bool>,
+    pub(super) uars: BTreeMap<u32, Uar>,
+    /// Which UAR pages are taken, from the first on.
+    pub(super) uar_numbers: Numbers,
     pub(super) domains: BTreeMap<u32, u32>,
     /// What uses domain 0, the NIC's own.
     pub(super) own_domain: u32,
@@ -85,6 +96,7 @@ impl Connectx {
             memory: Memory::new(space, keys),
             events,
             uars: BTreeMap::new(),
+            uar_numbers: Numbers::default(),
             domains: BTreeMap::new(),
             own_domain: 0,
             changeable: BTreeMap::new(),

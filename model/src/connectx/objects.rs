@@ -2,7 +2,7 @@
 //! and queue pairs. One that others stand on stays until they are gone.
 
 use super::completion_queue::CompletionQueue;
-use super::nic::Connectx;
+use super::nic::{Connectx, Uar};
 use super::queue_pair::QueuePair;
 use super::registration::Changeable;
 use super::{
@@ -19,37 +19,48 @@ impl Connectx {
     pub fn allocate_uar(&mut self) -> Result<u32, Refused> {
         self.alive()?;
         let limit = self.capabilities.max_uars;
-        let free = (FIRST_UAR..limit).find(|page| !self.uars.contains_key(page));
-        let page = free.ok_or(Refused::Limit { what: "UAR page", limit: limit.into() })?;
-        self.uars.insert(page, false);
-        Ok(page)
+        let number = self.uar_numbers.take(limit.saturating_sub(FIRST_UAR));
+        let number = number.ok_or(Refused::Limit { what: "UAR page", limit: limit.into() })?;
+        self.uars.insert(FIRST_UAR + number, Uar::default());
+        Ok(FIRST_UAR + number)
     }
 
     /// Takes a UAR page back. One that objects still use goes back with the last of them.
     pub fn free_uar(&mut self, page: u32) -> Result<(), Refused> {
         match self.uars.get_mut(&page) {
-            Some(given_back @ false) => *given_back = true,
-            Some(true) | None => return Err(Refused::Unknown { what: "UAR page", number: page }),
+            Some(uar) if !uar.given_back => uar.given_back = true,
+            Some(_) | None => return Err(Refused::Unknown { what: "UAR page", number: page }),
         }
         self.sweep_uar(page);
         Ok(())
     }
 
+    /// An object uses a UAR page.
+    fn use_uar(&mut self, page: u32) {
+        if let Some(uar) = self.uars.get_mut(&page) {
+            uar.users += 1;
+        }
+    }
+
+    /// An object that used a UAR page is gone.
+    fn leave_uar(&mut self, page: u32) {
+        if let Some(uar) = self.uars.get_mut(&page) {
+            uar.users -= 1;
+        }
+        self.sweep_uar(page);
+    }
+
     /// Forgets a UAR page that was given back and that nothing uses.
     fn sweep_uar(&mut self, page: u32) {
-        if self.uars.get(&page) != Some(&true) {
-            return;
-        }
-        let used = self.pairs.values().any(|pair| pair.core.context.uar == page)
-            || self.queues.values().any(|queue| queue.context.uar == page);
-        if !used {
+        if matches!(self.uars.get(&page), Some(Uar { users: 0, given_back: true })) {
             self.uars.remove(&page);
+            self.uar_numbers.give_back(page - FIRST_UAR);
             self.watched.remove(&page);
         }
     }
 
     pub(super) fn has_uar(&self, page: u32) -> bool {
-        self.uars.get(&page) == Some(&false)
+        self.uars.get(&page).is_some_and(|uar| !uar.given_back)
     }
 
     /// Makes a protection domain.
@@ -150,6 +161,7 @@ impl Connectx {
         if self.watched.contains(&queue.context.uar) {
             queue.mark_arm(self.memory.space());
         }
+        self.use_uar(queue.context.uar);
         self.queues.insert(number, queue);
         Ok(number)
     }
@@ -164,7 +176,7 @@ impl Connectx {
             Some(queue) => {
                 let page = queue.context.uar;
                 self.queues.remove(&number);
-                self.sweep_uar(page);
+                self.leave_uar(page);
                 Ok(())
             }
         }
@@ -211,6 +223,10 @@ impl Connectx {
             context.shared_receives.and_then(|number| self.shared.get_mut(&number))
         {
             shared.users += 1;
+        }
+        // Who sends nothing rings no doorbell.
+        if context.send_ring.is_some() {
+            self.use_uar(context.uar);
         }
         self.pairs.insert(number, QueuePair::new(number, context));
         Ok(number)
@@ -336,7 +352,9 @@ impl Connectx {
         {
             shared.users -= 1;
         }
-        self.sweep_uar(context.uar);
+        if context.send_ring.is_some() {
+            self.leave_uar(context.uar);
+        }
         Ok(())
     }
 }

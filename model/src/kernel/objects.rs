@@ -1,12 +1,13 @@
 //! The objects of one open verbs file, by handle (`drivers/infiniband/core/rdma_core.c`).
 
 use super::routes::Route;
+use crate::numbers::Numbers;
 use doorbell::mlx5::abi::verbs::method::object;
 use doorbell::mlx5::abi::verbs::qp::QpCap;
 use doorbell_hal::Errno;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kind of the UAR objects of the mlx5 driver (`MLX5_IB_OBJECT_UAR`).
 pub(super) const UAR: u16 = doorbell::mlx5::abi::driver::object::UAR;
@@ -57,9 +58,23 @@ pub(super) struct QueuePair {
 
 pub(super) struct Uar {
     pub(super) page: u32,
-    pub(super) mmap_offset: u64,
+    pub(super) entry: MmapEntry,
     /// Keeps the page with the NIC for as long as it is mapped.
     pub(super) mapping: Arc<crate::network::Mapping>,
+}
+
+/// What a process may map: an entry of the file, which is free again when this is gone
+/// (`rdma_user_mmap_entry`).
+pub(super) struct MmapEntry {
+    pub(super) index: u32,
+    entries: Arc<Mutex<Numbers>>,
+}
+
+impl Drop for MmapEntry {
+    fn drop(&mut self) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.give_back(self.index);
+    }
 }
 
 impl Object {
@@ -96,9 +111,10 @@ enum Slot {
 #[derive(Default)]
 pub(super) struct Objects {
     slots: BTreeMap<u32, Slot>,
-    /// The lowest handle that was never taken, and those below it that are free again.
-    next: u32,
-    free: BTreeSet<u32>,
+    handles: Numbers,
+    /// What may be mapped, and the handle of the register page at each entry.
+    entries: Arc<Mutex<Numbers>>,
+    uars: BTreeMap<u32, u32>,
     /// How often other objects stand on the object behind a handle, where they do.
     users: BTreeMap<u32, usize>,
 }
@@ -106,10 +122,8 @@ pub(super) struct Objects {
 impl Objects {
     /// Takes the lowest free handle (`xa_alloc`).
     pub(super) fn take_handle(&mut self) -> u32 {
-        let handle = self.free.pop_first().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        });
+        // Objects do not fit in memory as often as there are numbers.
+        let handle = self.handles.take(u32::MAX).unwrap_or(u32::MAX);
         self.slots.insert(handle, Slot::Taken);
         handle
     }
@@ -119,6 +133,9 @@ impl Objects {
         for below in object.stands_on() {
             *self.users.entry(below).or_default() += 1;
         }
+        if let Object::Uar(uar) = &object {
+            self.uars.insert(uar.entry.index, handle);
+        }
         self.slots.insert(handle, Slot::Live(object));
     }
 
@@ -126,7 +143,21 @@ impl Objects {
     pub(super) fn give_back(&mut self, handle: u32) {
         if matches!(self.slots.get(&handle), Some(Slot::Taken)) {
             self.slots.remove(&handle);
-            self.free.insert(handle);
+            self.handles.give_back(handle);
+        }
+    }
+
+    /// Takes the lowest free entry that may be mapped, below `limit`.
+    pub(super) fn take_entry(&mut self, limit: u32) -> Option<MmapEntry> {
+        let index = self.entries.lock().unwrap_or_else(PoisonError::into_inner).take(limit)?;
+        Some(MmapEntry { index, entries: Arc::clone(&self.entries) })
+    }
+
+    /// The register page at entry `index`.
+    pub(super) fn uar_at(&self, index: u32) -> Option<&Uar> {
+        match self.slots.get(self.uars.get(&index)?)? {
+            Slot::Live(Object::Uar(uar)) => Some(uar),
+            _ => None,
         }
     }
 
@@ -151,8 +182,11 @@ impl Objects {
     /// Takes the object behind `handle` out.
     pub(super) fn remove(&mut self, handle: u32) -> Option<Object> {
         let slot = self.slots.remove(&handle)?;
-        self.free.insert(handle);
+        self.handles.give_back(handle);
         let Slot::Live(object) = slot else { return None };
+        if let Object::Uar(uar) = &object {
+            self.uars.remove(&uar.entry.index);
+        }
         for below in object.stands_on() {
             if let Entry::Occupied(mut users) = self.users.entry(below) {
                 *users.get_mut() -= 1;

@@ -15,9 +15,19 @@ const FIRST_ENTRY: u64 = 9;
 /// `MLX5_IB_MMAP_CMD_SHIFT`.
 const COMMAND_SHIFT: u64 = 8;
 
+/// Entries that a file may have.
+const ENTRIES: u32 = 1 << 16;
+
 /// The offset to map entry `index` at (`mlx5_entry_to_mmap_offset`).
 fn offset_of(index: u64, page: u64) -> u64 {
     ((index >> 8) << 16 | FIRST_ENTRY << COMMAND_SHIFT | index & 0xff) * page
+}
+
+/// The index of the entry that is mapped at `offset`.
+fn index_of(offset: u64, page: u64) -> Option<u32> {
+    let number = offset / page;
+    let index = (number >> 16) << 8 | number & 0xff;
+    u32::try_from(index).ok().filter(|_| offset_of(index, page) == offset)
 }
 
 /// `MLX5_IB_METHOD_UAR_OBJ_ALLOC`.
@@ -38,19 +48,12 @@ pub(super) unsafe fn allocate(
     }
     let page = state.device.nic(|nic, _, _| nic.allocate_uar())?;
     let system_page = super::user::page_size();
-    let taken: Vec<u64> = (state.inner.objects.live())
-        .filter_map(|(_, object)| match object {
-            Object::Uar(uar) => Some(uar.mmap_offset),
-            _ => None,
-        })
-        .collect();
-    let offsets = (0..=0xffff).map(|index| offset_of(index, system_page));
-    let mmap_offset = offsets.into_iter().find(|offset| !taken.contains(offset));
     let device = Arc::clone(state.device);
     let mapping = Mapping::new(move || {
         let _ = device.nic(|nic, _, _| nic.free_uar(page));
     });
-    let mmap_offset = mmap_offset.ok_or(Errno::ENOMEM)?;
+    let entry = state.inner.objects.take_entry(ENTRIES).ok_or(Errno::ENOMEM)?;
+    let mmap_offset = offset_of(entry.index.into(), system_page);
     let length = system_page as u32;
     // SAFETY: K2, passed on to our caller.
     unsafe {
@@ -58,7 +61,7 @@ pub(super) unsafe fn allocate(
         call.output(uar_alloc::PAGE_ID, page.as_bytes())?;
         call.output(uar_alloc::MMAP_LENGTH, length.as_bytes())?;
     }
-    Ok(Outcome::Made(Object::Uar(Uar { page, mmap_offset, mapping })))
+    Ok(Outcome::Made(Object::Uar(Uar { page, entry, mapping })))
 }
 
 /// A register page that a process may map.
@@ -81,10 +84,8 @@ pub(super) fn find(file: &File, offset: u64, len: usize) -> Result<Found, Errno>
     }
     let inner = file.inner();
     let context = inner.context.as_ref().ok_or(Errno::EINVAL)?;
-    let entry = inner.objects.live().find_map(|(_, object)| match object {
-        Object::Uar(uar) if uar.mmap_offset == offset => Some(uar),
-        _ => None,
-    });
+    let index = index_of(offset, system_page);
+    let entry = index.and_then(|index| inner.objects.uar_at(index));
     // `rdma_user_mmap_io`: the whole entry, no more and no less.
     if len as u64 != system_page || len < UAR_PAGE {
         return Err(Errno::EINVAL);
