@@ -9,6 +9,7 @@ use doorbell::wr::MAX_MESSAGE;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Exit codes other than 0.
@@ -178,7 +179,7 @@ pub struct FunctionOptions {
 /// when the other side sees the message: in memory for write, by a completion for the operations
 /// that take a receive. Read, fetch-add and compare-swap end when their own completion is there.
 /// Half of that time is what the table shows.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   doorbell pingpong
   doorbell pingpong --op send --size 64 --iterations 100000
@@ -280,9 +281,16 @@ pub struct PingpongOptions {
     #[arg(long, default_value_t = 18515, requires = "with")]
     pub port: u16,
 
-    /// Have the virtual NIC reach the programs of `doorbell shim` with this fabric. For --with.
-    #[arg(long, value_name = "DIRECTORY", requires = "with")]
-    pub fabric: Option<PathBuf>,
+    /// Where the virtual NIC finds the other program, for --with: on the fabric of `doorbell shim` in
+    /// this directory, or by RoCE v2 in UDP, from this address of this machine. A comma and a path MTU
+    /// may follow the address. A BCM57608's address is 10.x.y.z.
+    #[arg(long, value_name = "DIRECTORY|udp:ADDRESS", requires = "with", value_parser = fabric)]
+    pub fabric: Option<Fabric>,
+
+    /// The Ethernet address of the other program's port, for --with and a BCM57608 of this machine: no
+    /// kernel looks it up for it.
+    #[arg(long, value_name = "MAC", requires = "with", value_parser = mac)]
+    pub peer_mac: Option<[u8; 6]>,
 
     /// Write the packets of a virtual NIC to this file, for Wireshark. For --listen and --connect.
     #[arg(long, value_name = "FILE")]
@@ -291,6 +299,38 @@ pub struct PingpongOptions {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a virtual NIC reaches other processes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// The fabric of `doorbell shim` in a directory.
+    Local(PathBuf),
+    /// RoCE v2 in UDP, from an address, in packets of at most so many bytes.
+    Udp(IpAddr, Option<PathMtu>),
+}
+
+fn fabric(text: &str) -> Result<Fabric, String> {
+    let Some(text) = text.strip_prefix("udp:") else { return Ok(Fabric::Local(text.into())) };
+    let (address, mtu) = match text.split_once(',') {
+        Some((address, mtu)) => (address, Some(PathMtu::from_str(mtu, false)?)),
+        None => (text, None),
+    };
+    Ok(Fabric::Udp(address.parse().map_err(|error| format!("{address}: {error}"))?, mtu))
+}
+
+/// An Ethernet address such as `02:0a:f7:00:00:01`.
+fn mac(text: &str) -> Result<[u8; 6], String> {
+    let bytes: Vec<u8> = text
+        .split(':')
+        .filter(|byte| byte.len() == 2 && byte.bytes().all(|digit| digit.is_ascii_hexdigit()))
+        .filter_map(|byte| u8::from_str_radix(byte, 16).ok())
+        .collect();
+    match (text.len(), <[u8; 6]>::try_from(bytes)) {
+        // Six pairs of digits and five colons.
+        (17, Ok(mac)) => Ok(mac),
+        _ => Err("not an Ethernet address such as 02:0a:f7:00:00:01".into()),
+    }
 }
 
 /// A program that a pingpong can be played with.
@@ -741,6 +781,27 @@ mod tests {
         for text in ["", "K", "-1", "64Q", "6 4", "0x40", "1.5K"] {
             let error = size(text).unwrap_err();
             assert!(error.contains("not a size: from 1 to 2147483648"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_fabric_is_a_directory_or_an_address_and_maybe_an_mtu() {
+        assert_eq!(fabric("/tmp/wires"), Ok(Fabric::Local("/tmp/wires".into())));
+        let address = IpAddr::from([10, 9, 0, 2]);
+        assert_eq!(fabric("udp:10.9.0.2"), Ok(Fabric::Udp(address, None)));
+        assert_eq!(fabric("udp:10.9.0.2,256"), Ok(Fabric::Udp(address, Some(PathMtu::B256))));
+        for text in ["udp:", "udp:here", "udp:10.9.0.2,1500", "udp:10.9.0.2,"] {
+            assert!(fabric(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_ethernet_address_is_six_pairs_of_digits() {
+        assert_eq!(mac("02:0a:F7:00:00:ff"), Ok([2, 10, 0xf7, 0, 0, 255]));
+        for text in
+            ["", "02:0a:f7:00:00", "02:0a:f7:00:00:01:02", "02:0a:f7:00:0:001", "02:0a:f7:00:00:+1"]
+        {
+            assert!(mac(text).is_err(), "{text}");
         }
     }
 

@@ -79,6 +79,30 @@ pub fn open_on_udp(
     Ok((Nic::open(file)?, counters, shown.ok()))
 }
 
+/// Opens a virtual BCM57608 that sends RoCE v2 in UDP from `address`. Its port's address is made of its
+/// Ethernet address, so it can only be one of 10.0.0.0/8.
+pub fn open_netxtreme_on_udp(address: IpAddr) -> Result<bnxt::Nic<VirtualNetxtreme>, Failure> {
+    let Some(mac) = mac_of(address) else {
+        let text = format!("a BCM57608 has an address of 10.0.0.0/8, and {address} is none");
+        return Err(Failure::Usage(text));
+    };
+    let fabric = UdpFabric::bind(&[address])
+        .map_err(|error| Failure::Address { address: address.to_string(), error })?;
+    let network = Network::builder().fabric(fabric).build();
+    Ok(bnxt::Nic::open(VirtualNetxtreme::builder().network(&network).mac(mac).open())?)
+}
+
+/// An Ethernet address of which a BCM57608 makes `address`.
+fn mac_of(address: IpAddr) -> Option<[u8; 6]> {
+    match address {
+        IpAddr::V4(address) if address.octets()[0] == 10 => {
+            let [_, x, y, z] = address.octets();
+            Some([0x02, 0x0a, 0xf7, x, y, z])
+        }
+        _ => None,
+    }
+}
+
 /// IPv6 has one address for all programs of a machine, so these are IPv4's.
 fn free_loopback() -> io::Result<(IpAddr, UdpFabric)> {
     let mut taken = None;

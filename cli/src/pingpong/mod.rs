@@ -22,7 +22,7 @@ pub mod report;
 pub mod rounds;
 pub mod verify;
 
-use crate::arguments::{Doorbell, Op, PingpongOptions, Stranger};
+use crate::arguments::{Doorbell, Fabric, Op, PingpongOptions, Stranger};
 use crate::completions::{Completions, Patience, Polling, Sleeping};
 use crate::failure::Failure;
 use crate::family::{Connectx, Facts, Family, Netxtreme};
@@ -123,20 +123,56 @@ fn with_stranger(
     patience: &Patience,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    if options.device != nics::VIRTUAL {
-        let nic = nics::open_real(&Machine::this(), &options.device)?;
-        return with_stranger_on(&nic, options, patience, out);
-    }
-    let Some(fabric) = &options.fabric else {
-        return Err(Failure::Usage(
-            "--with needs a NIC that reaches the other program's: --device, or --fabric".into(),
-        ));
+    let unreachable = || {
+        let text = "--with needs a NIC that reaches the other program's: --device, or --fabric";
+        Err(Failure::Usage(text.into()))
     };
-    let (nic, network) = nics::open_on_local(fabric)?;
-    let ended = with_stranger_on(&nic, options, patience, out);
-    // What was received is acknowledged before the NIC goes.
-    network.say_goodbye(Network::GOODBYE);
-    ended
+    match (options.device.as_str(), &options.fabric) {
+        (nics::VIRTUAL, Some(Fabric::Local(directory))) => {
+            let (nic, network) = nics::open_on_local(directory)?;
+            let ended = with_stranger_on(&nic, options, patience, out);
+            // What was received is acknowledged before the NIC goes.
+            network.say_goodbye(Network::GOODBYE);
+            ended
+        }
+        (nics::VIRTUAL, Some(Fabric::Udp(address, mtu))) => {
+            let (nic, ..) = nics::open_on_udp(*address, mtu.map(Mtu::from), None)?;
+            with_stranger_on(&nic, options, patience, out)
+        }
+        (nics::VIRTUAL_NETXTREME, Some(Fabric::Udp(address, mtu))) => {
+            let nic = nics::open_netxtreme_on_udp(*address)?;
+            // IP finds the way, so that any Ethernet address will do.
+            let peer_mac = Some(nic.mac());
+            // Packets fit Ethernet's 1500 bytes unless somebody says that they may be longer.
+            let options = &PingpongOptions { mtu: options.mtu.or(*mtu), ..options.clone() };
+            netxtreme_with_stranger(&nic, options, peer_mac, patience, out)
+        }
+        (nics::VIRTUAL | nics::VIRTUAL_NETXTREME, _) => unreachable(),
+        (name, _) => {
+            let Some(index) = bnxt::index(name) else {
+                let nic = nics::open_real(&Machine::this(), name)?;
+                return with_stranger_on(&nic, options, patience, out);
+            };
+            if options.peer_mac.is_none() {
+                let text = "a BCM57608 needs --peer-mac: the other program does not say it";
+                return Err(Failure::Usage(text.into()));
+            }
+            let nic = bnxt::open(&Machine::this(), index)?;
+            netxtreme_with_stranger(&nic, options, options.peer_mac, patience, out)
+        }
+    }
+}
+
+fn netxtreme_with_stranger<P: PciFunction>(
+    nic: &bnxt::Nic<P>,
+    options: &PingpongOptions,
+    peer_mac: Option<[u8; 6]>,
+    patience: &Patience,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    refuse_what_is_not_polled(options)?;
+    type Polled<P> = Polling<Netxtreme<P>>;
+    rc_pingpong::play::<Netxtreme<P>, Polled<P>>(nic, options, peer_mac, patience, out)
 }
 
 fn with_stranger_on<V: Uverbs>(
@@ -150,14 +186,16 @@ fn with_stranger_on<V: Uverbs>(
     type Combining<V> = Connectx<V, WriteCombining>;
     match (options.doorbell, options.events) {
         (Doorbell::Uncached, false) => {
-            play::<Plain<V>, Polling<Plain<V>>>(nic, options, patience, out)
+            play::<Plain<V>, Polling<Plain<V>>>(nic, options, None, patience, out)
         }
-        (Doorbell::Uncached, true) => play::<Plain<V>, Sleeping<V>>(nic, options, patience, out),
+        (Doorbell::Uncached, true) => {
+            play::<Plain<V>, Sleeping<V>>(nic, options, None, patience, out)
+        }
         (Doorbell::BlueFlame, false) => {
-            play::<Combining<V>, Polling<Combining<V>>>(nic, options, patience, out)
+            play::<Combining<V>, Polling<Combining<V>>>(nic, options, None, patience, out)
         }
         (Doorbell::BlueFlame, true) => {
-            play::<Combining<V>, Sleeping<V>>(nic, options, patience, out)
+            play::<Combining<V>, Sleeping<V>>(nic, options, None, patience, out)
         }
     }
 }
@@ -191,11 +229,16 @@ fn on_netxtreme<P: PciFunction>(
     partner: Option<(Side, Conversation)>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
+    refuse_what_is_not_polled(options)?;
+    let run = (nic, is_virtual, options, patience, partner);
+    play::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
+}
+
+fn refuse_what_is_not_polled(options: &PingpongOptions) -> Result<(), Failure> {
     if options.events || options.doorbell != Doorbell::Uncached {
         return Err(Failure::Usage(nics::NETXTREME_IS_POLLED.into()));
     }
-    let run = (nic, is_virtual, options, patience, partner);
-    play::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
+    Ok(())
 }
 
 /// A NIC, whether it is virtual, and what is to be done on it, for how long, and with whom.

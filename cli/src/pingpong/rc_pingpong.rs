@@ -89,21 +89,27 @@ impl Address {
         })
     }
 
-    /// The endpoint that it stands for, on a port like this side's.
-    fn endpoint(self, link: LinkLayer, mtu: Mtu) -> Result<Endpoint, Failure> {
+    /// The endpoint that it stands for, on a port like this side's, whose Ethernet address is `mac`.
+    fn endpoint(
+        self,
+        link: LinkLayer,
+        mtu: Mtu,
+        mac: Option<[u8; 6]>,
+    ) -> Result<Endpoint, Failure> {
         let Address { lid, queue_pair, packet_sequence, gid } = self;
         // That program answers one read at a time.
         let read_depth = 1;
-        let parts =
-            Parts { link, mtu, read_depth, lid, mac: None, queue_pair, packet_sequence, gid };
+        let parts = Parts { link, mtu, read_depth, lid, mac, queue_pair, packet_sequence, gid };
         Endpoint::from_parts(&parts).map_err(|error| Failure::Peer(error.to_string()))
     }
 }
 
-/// Plays what the options say, with the server at their host, or as the server.
+/// Plays what the options say, with the server at their host, or as the server. A NIC that finds no
+/// Ethernet addresses by itself needs that of the other side's port, `peer_mac`.
 pub fn play<F: Family, W: Completions<F>>(
     nic: &F::Nic,
     options: &PingpongOptions,
+    peer_mac: Option<[u8; 6]>,
     patience: &Patience,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -114,7 +120,7 @@ pub fn play<F: Family, W: Completions<F>>(
     let unconnected = Unconnected::<F, W>::make(nic, size as usize, ONE_AT_A_TIME)?;
     let own = Address::of(&unconnected.endpoint());
     let connect = |address: Address| {
-        let endpoint = address.endpoint(nic.link(), mtu)?;
+        let endpoint = address.endpoint(nic.link(), mtu, peer_mac)?;
         // That program names no memory.
         let nothing = RemoteSlice::new(0, 0, 0);
         let peer = RemoteBuffers { source: nothing, target: nothing };
@@ -315,6 +321,6 @@ mod tests {
         // Numbers that are too large are the endpoint's to refuse.
         let large = b"0000:ffffffff:a6c9ed:000000000000000000ffff0a090001\0";
         let address = Address::from_bytes(large).unwrap();
-        assert!(address.endpoint(LinkLayer::Ethernet, Mtu::B1024).is_err());
+        assert!(address.endpoint(LinkLayer::Ethernet, Mtu::B1024, None).is_err());
     }
 }

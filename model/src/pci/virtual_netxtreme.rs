@@ -48,6 +48,7 @@ struct Device {
 pub struct NetxtremeBuilder {
     network: Option<Network>,
     number: Option<u16>,
+    mac: Option<[u8; 6]>,
     bounds: Bounds,
     granule: Option<usize>,
     devices: Devices,
@@ -66,6 +67,12 @@ impl NetxtremeBuilder {
     /// What the NIC's address is made of. Its place in its network unless it is said.
     pub fn number(mut self, number: u16) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    /// The NIC's Ethernet address; one made of its number unless it is said.
+    pub fn mac(mut self, mac: [u8; 6]) -> Self {
+        self.mac = Some(mac);
         self
     }
 
@@ -92,7 +99,8 @@ impl NetxtremeBuilder {
     pub fn open(self) -> VirtualNetxtreme {
         let network = self.network.unwrap_or_else(Network::free);
         let number = self.number.unwrap_or_else(|| (network.nics() as u16).wrapping_add(1));
-        let identity = Identity { bounds: self.bounds, ..Identity::new(number) };
+        let mac = self.mac.unwrap_or(Identity::new(number).mac);
+        let identity = Identity { mac, bounds: self.bounds };
         let memory = Arc::new(LentMemory::new(self.granule.unwrap_or(PAGE as usize)));
         let vectors = Arc::new(Vectors::default());
         let space: Arc<dyn AddressSpace> = Arc::clone(&memory) as _;
