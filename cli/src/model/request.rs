@@ -16,6 +16,10 @@ pub enum Request {
     Pending,
     /// How often each command was given since this was asked last.
     Given,
+    /// Keep the entries that are fetched from now on.
+    Record,
+    /// The entries that were fetched since this was asked last.
+    Recorded,
     /// How many objects of each kind there are.
     Objects,
     /// What the NIC has seen and done.
@@ -23,8 +27,8 @@ pub enum Request {
 }
 
 /// The lines, for people.
-const HELP: &str =
-    "link up | link down | fatal | refuse COMMAND NTH | pending | given | objects | counters";
+const HELP: &str = "link up | link down | fatal | refuse COMMAND NTH | pending | given | record | recorded | objects | \
+     counters";
 
 impl FromStr for Request {
     type Err = String;
@@ -41,6 +45,8 @@ impl FromStr for Request {
             },
             ["pending"] => Ok(Request::Pending),
             ["given"] => Ok(Request::Given),
+            ["record"] => Ok(Request::Record),
+            ["recorded"] => Ok(Request::Recorded),
             ["objects"] => Ok(Request::Objects),
             ["counters"] => Ok(Request::Counters),
             ["help"] => Err(HELP.to_owned()),
@@ -68,6 +74,20 @@ impl Request {
                 let given = function.take_given();
                 let given = given.iter().map(|(command, times)| format!("{command}={times}"));
                 return given.collect::<Vec<_>>().join(" ");
+            }
+            Request::Record => {
+                if !function.record() {
+                    return "this NIC does not record what it fetches".to_owned();
+                }
+            }
+            Request::Recorded => {
+                let taken = function.take_recorded();
+                let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                let lines = taken.iter().map(|(ring, bytes)| -> String {
+                    let bytes: String = hex(bytes);
+                    format!("{ring}={bytes}")
+                });
+                return lines.collect::<Vec<_>>().join(" ");
             }
             Request::Objects => return function.objects(),
             Request::Counters => return function.summary(),

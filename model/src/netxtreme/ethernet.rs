@@ -5,6 +5,7 @@
 
 use super::nic::Netxtreme;
 use super::ring::{ChannelRing, ENTRY, Place};
+use super::statistics::Moved;
 use crate::fabric::{Address, Fabric, Message, frame};
 use doorbell::bnxt::abi::doorbell::DoorbellFields;
 use doorbell::bnxt::abi::firmware::receive::rx_mask;
@@ -110,7 +111,7 @@ impl Netxtreme {
             let completions = self.rings.get(&number).map(|ring| ring.completions);
             match outgoing {
                 Ok(outgoing) => {
-                    self.send(&outgoing, now, fabric);
+                    self.send(number, &outgoing, now, fabric);
                     if !outgoing.silent
                         && let Some(completions) = completions
                     {
@@ -189,7 +190,7 @@ impl Netxtreme {
         Some(Err(format!("a frame of more than {MOST_ENTRIES} entries")))
     }
 
-    fn send(&mut self, outgoing: &Outgoing, now: u64, fabric: &mut dyn Fabric) {
+    fn send(&mut self, ring: u16, outgoing: &Outgoing, now: u64, fabric: &mut dyn Fabric) {
         let [flags, most, _, tag] = outgoing.offload.unwrap_or_default();
         let cut = flags & entry::CUT != 0;
         // In units of 2 bytes.
@@ -212,6 +213,7 @@ impl Netxtreme {
                 continue;
             };
             self.counters.frames_sent += 1;
+            self.count_frame(ring, Moved::Sent, &bytes);
             let message = Message::Frame(bytes.into());
             fabric.send_message(now, self.port, Address::Mac(from), Address::Mac(to), message);
         }
@@ -321,9 +323,28 @@ impl Netxtreme {
         let taken = place.is_some_and(|(ring, completions)| {
             self.put_frame(bytes, ring, completions).is_some_and(|taken| taken)
         });
-        match taken {
-            true => self.counters.frames_received += 1,
-            false => self.counters.frames_dropped += 1,
+        let moved = match taken {
+            true => {
+                self.counters.frames_received += 1;
+                Moved::Received
+            }
+            false => {
+                self.counters.frames_dropped += 1;
+                Moved::Discarded
+            }
+        };
+        if let Some((ring, _)) = place {
+            self.count_frame(ring, moved, bytes);
+        }
+    }
+
+    /// Counts a frame of a ring, in the context that the driver has named for it.
+    fn count_frame(&mut self, ring: u16, moved: Moved, bytes: &[u8]) {
+        let context = self.rings.get(&ring).map(|ring| ring.statistics);
+        let context = context.and_then(|number| self.statistics.get_mut(&number));
+        let (Some(context), Some((to, _))) = (context, frame::addresses(bytes)) else { return };
+        if let Err(fault) = context.count(self.memory.space(), moved, to, bytes.len()) {
+            self.log.note(format_args!("lost access: a statistics context: {fault}"));
         }
     }
 

@@ -425,7 +425,23 @@ impl Netxtreme {
         for event in news.events {
             self.tell(event);
         }
+        self.count_packets();
         Some(result)
+    }
+
+    /// Counts the packets that came and went since this was done last, in the context that the driver
+    /// has named for them.
+    fn count_packets(&mut self) {
+        let counted = (self.counters.packets_sent, self.counters.packets_received);
+        let before = std::mem::replace(&mut self.engine.counted, counted);
+        if counted == before {
+            return;
+        }
+        let Some(context) = self.statistics.get_mut(&self.engine.statistics) else { return };
+        let (sent, received) = (counted.0 - before.0, counted.1 - before.1);
+        if let Err(fault) = context.count_packets(self.memory.space(), sent, received) {
+            self.log.note(format_args!("lost access: a statistics context: {fault}"));
+        }
     }
 
     /// Fails a queue pair, as its driver or its context asks for.

@@ -19,6 +19,8 @@
 //! | `completion_queue` | completion rings of RoCE: toggles, arming, overruns |
 //! | `queue_pair`, `entry`, `host` | queue pairs, their rings, and the transport's view of them |
 //! | `datagram` | queue pairs of datagrams |
+//! | `statistics` | what was moved, in memory of the driver's |
+//! | `record` | entries as they are fetched |
 //! | `refusal` | refusals that a test plans |
 
 mod command_queue;
@@ -36,12 +38,15 @@ mod nic;
 mod notification;
 mod page_table;
 mod queue_pair;
+mod record;
 mod refusal;
 mod registers;
 mod ring;
 mod roce;
+mod statistics;
 
 pub use counters::Counters;
 pub use identity::{Bounds, Identity};
 pub use nic::Netxtreme;
+pub use record::{Fetched, FetchedFrom};
 pub use registers::{BAR_BYTES, Bar};

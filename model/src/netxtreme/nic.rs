@@ -4,16 +4,18 @@ use super::command_queue::CommandQueue;
 use super::context::BackingStore;
 use super::ethernet::Frames;
 use super::firmware::Reservations;
+use super::record::{Fetched, Record};
 use super::refusal::Refusals;
 use super::registers::Registers;
 use super::ring::ChannelRing;
 use super::roce::Engine;
+use super::statistics::Statistics;
 use super::{Counters, Identity};
 use crate::connectx::firmware::Interrupts;
 use crate::fabric::{Address, Fabric, Message, Port};
 use crate::memory::{AddressSpace, Keys, Memory};
 use crate::network::{Bus, Device, Log, Network, Nic, NicId, Schedule};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The first index of memory keys.
@@ -44,7 +46,7 @@ pub struct Netxtreme {
     pub(super) reservations: Reservations,
     pub(super) contexts: BackingStore,
     pub(super) rings: BTreeMap<u16, ChannelRing>,
-    pub(super) statistics: BTreeSet<u32>,
+    pub(super) statistics: BTreeMap<u32, Statistics>,
     pub(super) frames: Frames,
     /// The ring that the firmware's own events go to.
     pub(super) events: Option<u16>,
@@ -54,6 +56,8 @@ pub struct Netxtreme {
     pub(super) next_ring: u16,
     pub(super) next_number: u32,
     pub(super) refusals: Refusals,
+    /// What queue pairs fetch that are made from now on, if somebody wants to know.
+    pub(super) record: Option<Record>,
 }
 
 fn memory_of(space: &Arc<dyn AddressSpace>, identity: &Identity) -> Memory {
@@ -93,7 +97,7 @@ impl Netxtreme {
                 reservations: Reservations::default(),
                 contexts: BackingStore::default(),
                 rings: BTreeMap::new(),
-                statistics: BTreeSet::new(),
+                statistics: BTreeMap::new(),
                 frames: Frames::default(),
                 events: None,
                 commands: None,
@@ -101,6 +105,7 @@ impl Netxtreme {
                 next_ring: 1,
                 next_number: 0,
                 refusals: Refusals::default(),
+                record: None,
             };
             nic.bind(fabric);
             Nic::Netxtreme(Box::new(nic))
@@ -154,6 +159,16 @@ impl Netxtreme {
     /// Writes a line into the log.
     pub fn note(&mut self, line: impl std::fmt::Display) {
         self.log.note(line);
+    }
+
+    /// Keeps the entries that queue pairs fetch which are made from now on; the first 4096 of them.
+    pub fn record(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// The entries that were fetched since it was asked last, in their order.
+    pub fn take_recorded(&mut self) -> Vec<Fetched> {
+        self.record.as_ref().map(Record::take).unwrap_or_default()
     }
 
     /// Which NIC it is.

@@ -2,6 +2,7 @@
 
 use super::Counters;
 use super::entry::{self, Malformed, SendEntry};
+use super::record::{FetchedFrom, Record};
 use super::ring::Place;
 use crate::fabric::Address;
 use crate::memory::{Access, AddressSpace, Entry, Fault, Ring};
@@ -37,6 +38,7 @@ pub(super) struct Receives {
     /// The next to take, and one past the last that was posted.
     pub(super) own: Place,
     pub(super) driver: Place,
+    pub(super) record: Option<Record>,
 }
 
 /// What a connection's host needs of its queue pair.
@@ -79,6 +81,7 @@ pub(super) struct Core {
     pub(super) lost_completion: bool,
     /// It failed, and nothing more completes.
     pub(super) failed: bool,
+    pub(super) record: Option<Record>,
 }
 
 /// What a queue pair was told, of which queries answer.
@@ -185,6 +188,9 @@ impl Core {
         counters.send_entries += 1;
         let start = self.own.index();
         let fetched = self.fetch(space, start).and_then(|(bytes, slots)| {
+            if let Some(record) = &self.record {
+                record.add(FetchedFrom::Sends, &bytes);
+            }
             entry::decode_send(&bytes, self.all_of_memory)
                 .map(|entry| (entry, slots))
                 .map_err(Unreadable::Malformed)
@@ -302,7 +308,12 @@ impl Receives {
         let mut bytes = vec![0; self.stride as usize];
         let at = u64::from(index) * u64::from(self.stride);
         let decoded = match self.memory.read(space, at, &mut bytes) {
-            Ok(()) => entry::decode_receive(&bytes, all).map_err(|why| why.to_string()),
+            Ok(()) => {
+                if let Some(record) = &self.record {
+                    record.add(FetchedFrom::Receives, &bytes);
+                }
+                entry::decode_receive(&bytes, all).map_err(|why| why.to_string())
+            }
             Err(fault) => Err(format!("lost access: {fault}")),
         };
         let (name, list) = decoded.unwrap_or_else(|why| {

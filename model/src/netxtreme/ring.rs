@@ -29,6 +29,8 @@ pub(super) struct ChannelRing {
     pub(super) completions: u16,
     /// Bytes of a receive buffer.
     pub(super) buffer_bytes: u32,
+    /// The context that counts what a transmit or receive ring moves.
+    pub(super) statistics: u32,
 }
 
 /// Bytes of an entry.
@@ -114,6 +116,7 @@ impl ChannelRing {
             toggle: 0,
             completions: request.cmpl_ring_id.get(),
             buffer_bytes: request.rx_buf_size.get().into(),
+            statistics: request.stat_ctx_id.get(),
         })
     }
 

@@ -13,7 +13,7 @@ use super::nic::Netxtreme;
 use super::queue_pair::QueuePair;
 use super::refusal::Asked;
 use crate::fabric::{Address, Fabric};
-use doorbell::bnxt::abi::command::{Command, CommandHeader};
+use doorbell::bnxt::abi::command::{Command, CommandHeader, InitializeFirmware};
 use doorbell::bnxt::abi::event::CommandStatus;
 use doorbell::bnxt::abi::opcode::Opcode;
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Engine {
     running: bool,
+    /// The context that counts its packets; and the packets sent and received that it counts already.
+    pub(super) statistics: u32,
+    pub(super) counted: (u64, u64),
     pub(super) gids: BTreeMap<u16, Gid>,
     pub(super) queues: BTreeMap<u32, CompletionQueue>,
     pub(super) pairs: BTreeMap<u32, QueuePair>,
@@ -84,6 +87,8 @@ impl Netxtreme {
                     return Err(CommandStatus::Resources);
                 }
                 self.engine.running = true;
+                self.engine.statistics = parse::<InitializeFirmware>(bytes)?.stat_ctx_id.get();
+                self.engine.counted = (self.counters.packets_sent, self.counters.packets_received);
                 done()
             }
             Opcode::DeinitializeFirmware => {

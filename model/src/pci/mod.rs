@@ -76,6 +76,17 @@ pub trait Function: Send {
     /// How often each command was given since this was asked last.
     fn take_given(&mut self) -> Vec<(String, u64)>;
 
+    /// Starts to keep the entries that the NIC fetches. Answers whether it can.
+    fn record(&mut self) -> bool {
+        false
+    }
+
+    /// The entries that were fetched since this was asked last, in their order: `send` or `receive`, and
+    /// the bytes.
+    fn take_recorded(&mut self) -> Vec<(&'static str, Vec<u8>)> {
+        Vec::new()
+    }
+
     /// Lets the function reach more memory.
     fn map(
         &mut self,

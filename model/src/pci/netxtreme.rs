@@ -6,7 +6,7 @@ use super::guest_memory::GuestMemory;
 use super::interrupts::{MsixVectors, VECTORS};
 use crate::memory::AddressSpace;
 use crate::network::{Network, NicId, Store};
-use crate::netxtreme::{BAR_BYTES, Identity, Netxtreme};
+use crate::netxtreme::{BAR_BYTES, FetchedFrom, Identity, Netxtreme};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -158,6 +158,21 @@ impl Function for NetxtremeFunction {
         let given = self.network.with_netxtreme(self.nic, |nic, _, _| nic.take_given());
         let given = given.unwrap_or_default().into_iter();
         given.map(|(command, times)| (command.to_owned(), times)).collect()
+    }
+
+    fn record(&mut self) -> bool {
+        self.network.with_netxtreme(self.nic, |nic, _, _| nic.record());
+        true
+    }
+
+    fn take_recorded(&mut self) -> Vec<(&'static str, Vec<u8>)> {
+        let taken = self.network.with_netxtreme(self.nic, |nic, _, _| nic.take_recorded());
+        let name = |ring| match ring {
+            FetchedFrom::Sends => "send",
+            FetchedFrom::Receives => "receive",
+        };
+        let taken = taken.unwrap_or_default().into_iter();
+        taken.map(|entry| (name(entry.ring), entry.bytes)).collect()
     }
 
     fn map(

@@ -3,6 +3,7 @@
 use super::{Answered, answer, done};
 use crate::netxtreme::Netxtreme;
 use crate::netxtreme::ring::ChannelRing;
+use crate::netxtreme::statistics::Statistics;
 use doorbell::bnxt::abi::firmware::ErrorCode;
 use doorbell::bnxt::abi::firmware::ring::{
     RingAllocAnswer, RingAllocRequest, RingFreeRequest, StatCtxAllocAnswer, StatCtxAllocRequest,
@@ -87,12 +88,13 @@ impl Netxtreme {
     }
 
     pub(super) fn allocate_statistics(&mut self, request: &StatCtxAllocRequest) -> Answered {
-        let _ = request;
-        let number = (0..).find(|number| !self.statistics.contains(number)).unwrap_or(0);
+        let (at, bytes) = (request.stats_dma_addr.get(), request.stats_dma_length.get());
+        let context = Statistics::new(at, bytes).ok_or(ErrorCode::InvalidParams)?;
+        let number = (0..).find(|number| !self.statistics.contains_key(number)).unwrap_or(0);
         if number >= self.contexts.statistics() {
             return Err(ErrorCode::ResourceAllocError);
         }
-        self.statistics.insert(number);
+        self.statistics.insert(number, context);
         let mut made = StatCtxAllocAnswer::new_zeroed();
         made.stat_ctx_id = number.into();
         answer(&made)
@@ -100,8 +102,8 @@ impl Netxtreme {
 
     pub(super) fn free_statistics(&mut self, request: &StatCtxFreeRequest) -> Answered {
         match self.statistics.remove(&request.stat_ctx_id.get()) {
-            true => done(),
-            false => Err(ErrorCode::InvalidParams),
+            Some(_) => done(),
+            None => Err(ErrorCode::InvalidParams),
         }
     }
 }

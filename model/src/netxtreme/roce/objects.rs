@@ -8,6 +8,7 @@ use crate::netxtreme::context::{self, Object};
 use crate::netxtreme::datagram::GENERAL_SERVICES;
 use crate::netxtreme::page_table::{BadTable, Table, log_page};
 use crate::netxtreme::queue_pair::{Attributes, Core, QueuePair, Receives};
+use crate::netxtreme::record::Record;
 use crate::netxtreme::ring::{ChannelRing, Place};
 use crate::netxtreme::{Netxtreme, entry};
 use crate::rc::Psn;
@@ -249,7 +250,7 @@ impl Netxtreme {
             self.free_number(most, |nic, number| nic.engine.shared.contains_key(&number))?;
         self.put_context(context::shared_receive_queue(number))?;
         let shared = SharedReceives {
-            receives: receives(memory, entries, SHARED_STRIDE),
+            receives: receives(memory, entries, SHARED_STRIDE, self.record.clone()),
             domain: command.pd_id.get(),
             page: command.dpi.get(),
             handle: command.srq_handle.get(),
@@ -422,7 +423,7 @@ impl Netxtreme {
                 let bytes = u64::from(entries) * u64::from(stride);
                 let (top, levels) = (command.rq_pbl.get(), shape.levels());
                 let memory = self.queue_memory(top, levels, shape.page_size(), bytes)?;
-                Some(receives(memory, entries, stride))
+                Some(receives(memory, entries, stride, self.record.clone()))
             }
         };
         if kind == QueuePairKind::ReliableConnected {
@@ -485,6 +486,7 @@ impl Netxtreme {
             psn: Psn::new(0),
             lost_completion: false,
             failed: false,
+            record: self.record.clone(),
         };
         self.engine.pairs.insert(number, QueuePair { connection: None, core });
         Ok(number.into())
@@ -576,8 +578,14 @@ impl Netxtreme {
     }
 }
 
-fn receives(memory: crate::memory::Ring, entries: u32, stride: u32) -> Receives {
-    Receives { memory, entries, stride, own: Place::default(), driver: Place::default() }
+fn receives(
+    memory: crate::memory::Ring,
+    entries: u32,
+    stride: u32,
+    record: Option<Record>,
+) -> Receives {
+    let (own, driver) = (Place::default(), Place::default());
+    Receives { memory, entries, stride, own, driver, record }
 }
 
 impl Receives {
