@@ -6,6 +6,7 @@
 //! byte encoded, in both directions.
 //!
 //! `posted.c` posts work requests with libmlx5 itself, and doorbell's work entries have to be those.
+//! `posted_bnxt.txt` is what libbnxt_re posts, recorded and compared again by the lab's suite `posted`.
 //!
 //! The layouts in `doorbell::bnxt::abi` are judged in the same way, by `bnxt.c` and the headers in
 //! Linux' sources that no package installs: `regenerate` is told where those are.
@@ -21,3 +22,4 @@ mod encode;
 mod golden;
 mod layout;
 mod posted;
+mod posted_bnxt;

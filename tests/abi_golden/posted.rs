@@ -7,7 +7,8 @@
 //! piece of no bytes, so nobody can have used it to send that much.
 
 use crate::golden::Case;
-use doorbell::mlx5::{CompletionQueue, Connection, Nic, PeerRights, SendQueue};
+use doorbell::family::SendQueue;
+use doorbell::mlx5::{CompletionQueue, Connection, Nic, PeerRights};
 use doorbell::wr::{self, Inline, LocalSlice, Nothing, RemoteSlice};
 use doorbell_model::VirtualConnectx;
 use doorbell_model::connectx::Network;
@@ -45,15 +46,18 @@ impl Bench {
     }
 }
 
+/// Piece `at` of a line.
+pub fn piece(case: &Case, at: u32) -> LocalSlice {
+    let get = |name: &str| case.get::<u64>(&format!("{name}{at}"));
+    // SAFETY: M2: no region has this key, so no NIC looks there.
+    unsafe { LocalSlice::from_parts(get("addr"), get("len") as u32, get("lkey") as u32) }
+}
+
 /// Runs `$then` with the pieces of a line as `$data`: for way 0 as what is known when it runs, for way
 /// 1 as what is known when it is compiled. Answers from the function if there is no such way.
 macro_rules! pieces {
     ($case:ident, $way:ident, $data:ident => $then:expr) => {{
-        let piece = |at: u32| {
-            let get = |name: &str| $case.get::<u64>(&format!("{name}{at}"));
-            // SAFETY: M2: no doorbell is ever rung, so no NIC looks there.
-            unsafe { LocalSlice::from_parts(get("addr"), get("len") as u32, get("lkey") as u32) }
-        };
+        let piece = |at: u32| piece($case, at);
         match ($case.get::<u32>("pieces"), $way) {
             (0, 0) => {
                 let $data: &[LocalSlice] = &[];
@@ -143,7 +147,7 @@ macro_rules! solicitable {
 }
 
 /// Posts what a line says, in the way asked for. Answers whether there is such a way.
-fn post(queue: &mut SendQueue<VirtualConnectx>, case: &Case, way: usize) -> bool {
+pub fn post<Q: SendQueue>(queue: &mut Q, case: &Case, way: usize) -> bool {
     let remote = |len| RemoteSlice::new(case.get("raddr"), len, case.get("rkey"));
     let target = || remote(u64::MAX);
     let value = || case.get::<u32>("value");
@@ -168,10 +172,7 @@ fn post(queue: &mut SendQueue<VirtualConnectx>, case: &Case, way: usize) -> bool
             if way > 0 {
                 return false;
             }
-            // SAFETY: M2: as above.
-            let old = unsafe {
-                LocalSlice::from_parts(case.get("addr0"), case.get("len0"), case.get("lkey0"))
-            };
+            let old = piece(case, 0);
             match (case.get("add"), case.find("swap")) {
                 (add, None) => {
                     flagged!(queue, case, wr::fetch_add(old, remote(8), add).unwrap())
@@ -181,7 +182,7 @@ fn post(queue: &mut SendQueue<VirtualConnectx>, case: &Case, way: usize) -> bool
                 }
             }
         }
-        other => panic!("libmlx5 posted {other}, which nobody posts here"),
+        other => panic!("a line posts {other}, which nobody posts here"),
     }
 }
 

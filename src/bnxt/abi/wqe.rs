@@ -70,12 +70,13 @@ pub struct EntryFlags {
 }
 
 impl EntryFlags {
-    /// The flags of a request.
+    /// The flags of a request. Linux and libbnxt_re, too, ask for the unconditional fence where a program
+    /// asks for one.
     #[inline(always)]
     pub const fn of(signaled: bool, fenced: bool, solicited: bool) -> Self {
         EntryFlags(
             signaled as u8
-                | (fenced as u8) << Self::READ_OR_ATOMIC_FENCE_OFFSET
+                | (fenced as u8) << Self::UNCONDITIONAL_FENCE_OFFSET
                 | (solicited as u8) << Self::SOLICITED_EVENT_OFFSET,
         )
     }

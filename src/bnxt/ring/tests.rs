@@ -175,7 +175,7 @@ fn entries_messages_and_doorbells_are_what_the_nic_is_told() {
     let header: RdmaHeader = rig.entry(3);
     assert_eq!((header.wqe_type, header.wqe_size, header.length.get()), (4, 4, 4097));
     assert_eq!((header.remote_va.get(), header.remote_key.get()), (0x9999, 0x55));
-    assert!(header.flags.read_or_atomic_fence() && !header.flags.signal_completion());
+    assert!(header.flags.unconditional_fence() && !header.flags.signal_completion());
     let message = |index: usize| {
         // SAFETY: S1: there is one thread.
         let word = unsafe { rig.messages[index].read() };
