@@ -1,6 +1,6 @@
 # Makes the initial RAM file system that a guest boots from: an archive of the userland, one of a kernel's
 # modules and one of the lab's own files, one after the other, as Linux reads them.
-# Sourced by lab/run, which sets CACHE, LAB and LOGS.
+# Sourced by lab/run, which sets CACHE, LAB, ROOT and LOGS.
 # shellcheck shell=bash
 
 # The modules that the guest loads, without those that they depend on. A name with a question mark may be
@@ -108,6 +108,7 @@ guest_image() {
   cp "$LAB/guest/init" "$tree/init"
   cp "$LAB"/guest/* "$tree/lab"
   cp -r "$LAB/suites" "$tree/lab/suites"
+  cp "$ROOT/tests/golden/posted_bnxt.txt" "$tree/lab"
   chmod +x "$tree/init"
   cp -r "$LOGS/programs" "$tree/lab/bin"
   archive "$tree" "$3.lab"

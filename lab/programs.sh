@@ -2,21 +2,22 @@
 # Sourced by lab/run, which sets ROOT.
 # shellcheck shell=bash
 
-# The library's test programs that the guest runs (tests/README.md).
-readonly TEST_PROGRAMS=(engine fork)
-
-# build_programs DIRECTORY: puts the programs there, without what only a debugger reads, and sets DOORBELL, unless
-# it is set; both are then copies there. They are linked to the C library of this machine, Debian 12, which is as old as the oldest guest's.
+# build_programs DIRECTORY SUITE...: puts the programs there, without what only a debugger reads, and sets DOORBELL,
+# unless it is set; both are then copies there. With the library's test programs (tests/README.md) that the suites
+# run. They are linked to the C library of this machine, Debian 12, which is as old as the oldest guest's.
 build_programs() {
-  local directory=$1 program arguments=() built
-  for program in "${TEST_PROGRAMS[@]}"; do
-    arguments+=(--test "$program")
+  local directory=$1 suite program programs=() arguments=() built
+  shift
+  for suite; do
+    for program in $(header "$suite" programs); do
+      programs+=("$program") arguments+=(--test "$program")
+    done
   done
   # All at once: each build by itself would want the libraries with features of its own.
   built=$(cd "$ROOT" && cargo build -q -p doorbell -p doorbell-cli -p doorbell-shim --lib --bin doorbell \
     "${arguments[@]}" --message-format=json) || return 1
   mkdir -p "$directory"
-  for program in "${TEST_PROGRAMS[@]}"; do
+  for program in "${programs[@]}"; do
     # Cargo says where each program is: its name has a number that changes.
     strip -o "$directory/$program" \
       "$(sed -n 's,.*"executable":"\([^"]*/'"$program"'-[0-9a-f]*\)".*,\1,p' <<<"$built")" || return 1

@@ -17,6 +17,10 @@ done
 
 second_up bnxt_re1 || exit 0
 frames_across
+# The driver reads what the NIC has counted each second.
+for way in tx rx; do
+  check "statistics-$way" 20 wait_for 15 sh -c "[ \$(cat /sys/class/net/$NETDEV/statistics/${way}_packets) -gt 200 ]"
+done
 for program in rc ud srq; do
   across "$program-pingpong" g ibv_${program}_pingpong -c
   across "$program-pingpong-events" g ibv_${program}_pingpong -c -e -n 300

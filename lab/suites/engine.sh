@@ -3,6 +3,7 @@
 # seconds: 900
 # order: 40
 # refuses: yes
+# programs: engine fork
 # shellcheck shell=bash
 
 nic_up || exit 0

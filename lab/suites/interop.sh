@@ -4,35 +4,12 @@
 # boot: own
 # shellcheck shell=bash
 
-# rxe is here, the virtual NIC in a network of its own, with a cable to this one.
-modprobe -a rdma_rxe veth ib_uverbs rdma_ucm || {
-  fail modules "they do not load"
-  exit 0
-}
-ip netns add peer
-ip link add cable mtu 9000 type veth peer name cable mtu 9000 netns peer
-ip address add 10.9.0.1/24 dev cable
-ip -n peer address add 10.9.0.2/24 dev cable
-ip link set cable up
-ip -n peer link set cable up
-ip -n peer link set lo up
-rdma link add rxe0 type rxe netdev cable
-NIC=rxe0
-wait_for 20 port_is ACTIVE
-wait_for 20 find_gid || {
-  fail rxe "no RoCE v2 identifier of 10.9.0.1"
-  exit 0
-}
+. /lab/rxe_peer.sh
+rxe_peer_up || exit 0
 
 # What the virtual NIC's packets fit; rxe's follow from it.
 virtual() {
-  echo "ip netns exec peer doorbell shim --fabric udp:10.9.0.2,$1 --"
-}
-
-# listeners: in both networks.
-listeners() {
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c ' 0A '
-  ip netns exec peer cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c ' 0A '
+  echo "$PEER doorbell shim --fabric udp:10.9.0.2,$1 --"
 }
 
 # both_ways NAME MTU PROGRAM OPTION...: the program as client on the virtual NIC, and as server.

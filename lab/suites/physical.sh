@@ -1,0 +1,9 @@
+# about: doorbell takes a BCM57608 from the stock driver, drives it by physical addresses, and gives it back
+# link: netxtreme
+# seconds: 900
+# boot: own
+# nics: 2
+# shellcheck shell=bash
+
+. /lab/own.sh
+own none physically
