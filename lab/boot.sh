@@ -101,11 +101,11 @@ image_of() {
 # the processes.
 start_peer() {
   local kernel=$1 link=$2 image=$3 logs=$4 ends="$DIRECTORY/cable.peer,$DIRECTORY/cable" ARGUMENTS try
-  local DIRECTORY=$DIRECTORY/peer model=connectx
+  local DIRECTORY=$DIRECTORY/peer family=connectx
   mkdir "$DIRECTORY"
   if [[ $link != software ]]; then
-    [[ $link == netxtreme ]] && model=netxtreme
-    setpriv --pdeathsig KILL "$DOORBELL" model "$model" --socket "$DIRECTORY/nic1.socket" --number 2 --cable "$ends" \
+    [[ $link == netxtreme ]] && family=netxtreme
+    setpriv --pdeathsig KILL "$DOORBELL" model "$family" --socket "$DIRECTORY/nic1.socket" --number 2 --cable "$ends" \
       </dev/null >"$logs/peer-model.log" 2>&1 &
     PEERS+=($!)
     for ((try = 0; try < 100; try++)); do
@@ -114,10 +114,11 @@ start_peer() {
     done
   fi
   guest_arguments "$kernel" "$link" 1 lab.peer "$image"
+  # Not virtio-net, whose driver keeps the last packets it sent until it sends more: rxe waits for them.
   # shellcheck disable=SC2054 # the commas are QEMU's
   [[ $link == software ]] && ARGUMENTS+=(
     -netdev "dgram,id=cable,local.type=unix,local.path=${ends%,*},remote.type=unix,remote.path=${ends#*,}"
-    -device "virtio-net-pci,netdev=cable,mac=02:00:00:00:00:02"
+    -device "e1000,netdev=cable,mac=02:00:00:00:00:02"
   )
   qemu_exec "${ARGUMENTS[@]}" -no-reboot -chardev "file,id=console,path=$logs/peer-console" -serial chardev:console \
     </dev/null >"$logs/peer-qemu" 2>&1 &

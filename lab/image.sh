@@ -8,7 +8,7 @@
 readonly MODULES=(
   mlx5_core mlx5_ib
   ib_uverbs ib_umad rdma_ucm ib_ipoib
-  rdma_rxe\? crc32_generic\? dummy veth virtio_net
+  rdma_rxe\? crc32_generic\? dummy veth e1000
   bnxt_en bnxt_re
   vfio-pci vfio_iommu_type1 uio_pci_generic
   virtio_iommu\?

@@ -10,6 +10,7 @@ ACROSS_SECONDS=240
 # other_guest_up: waits for the other guest. Says why and fails when it does not come.
 other_guest_up() {
   PEER="bash /lab/remote.sh"
+  # shellcheck disable=SC2086 # a command and its arguments
   wait_for 120 $PEER true || {
     fail other-guest "it does not answer"
     return 1
@@ -26,12 +27,12 @@ other_guest_up() {
   wait_for 20 port_is ACTIVE
   wait_for 60 $PEER grep -q ACTIVE "/sys/class/infiniband/$OTHER/ports/1/state"
   wait_for 20 find_gid
-  # shellcheck disable=SC2086 # a command and its arguments
   check ping 60 ping -c 5 10.9.0.2
 }
 
 # listeners: in both guests.
 listeners() {
+  # shellcheck disable=SC2086 # a command and its arguments
   { cat /proc/net/tcp /proc/net/tcp6 && $PEER cat /proc/net/tcp /proc/net/tcp6; } 2>/dev/null | grep -c ' 0A '
   rdma resource show cm_id 2>/dev/null | grep -c ' LISTEN '
 }
