@@ -191,7 +191,7 @@ impl<V: Uverbs, N: Send> CompletionQueue for mlx5::CompletionQueue<V, N> {
     }
 }
 
-impl<F: PciFunction> CompletionQueue for bnxt::CompletionQueue<F> {
+impl<F: PciFunction, N: Send> CompletionQueue for bnxt::CompletionQueue<F, N> {
     #[inline(always)]
     fn poll(&mut self) -> Option<Completion> {
         bnxt::CompletionQueue::poll(self)

@@ -89,6 +89,7 @@ pub mod completion;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+pub mod event;
 pub mod family;
 pub mod mlx5;
 pub mod ring;

@@ -188,7 +188,8 @@ pub struct FunctionOptions {
   doorbell pingpong --listen & doorbell pingpong --connect localhost
   ibv_rc_pingpong -g 3 & doorbell pingpong --device mlx5_0 --with ibv_rc_pingpong localhost")]
 pub struct PingpongOptions {
-    /// The NIC: virtual-connectx, virtual-netxtreme, or one that `doorbell devices` lists.
+    /// The NIC: virtual-connectx, virtual-netxtreme, one that `doorbell devices` lists, or
+    /// vfio-user:PATH for what `doorbell model netxtreme --socket PATH` emulates.
     #[arg(long, default_value = nics::VIRTUAL)]
     pub device: String,
 

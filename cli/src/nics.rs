@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use doorbell::bnxt;
 use doorbell::endpoint::Mtu;
 use doorbell::mlx5::{self, Nic};
+use doorbell_hal::linux::vfio_user::EmulatedFunction;
 use doorbell_hal::linux::{Machine, VerbsFile};
 use doorbell_model::connectx::Network;
 use doorbell_model::fabric::{LocalFabric, Pcap, UdpFabric, WireCounters};
@@ -20,6 +21,18 @@ pub const VIRTUAL: &str = "virtual-connectx";
 
 /// The name of the virtual BCM57608.
 pub const VIRTUAL_NETXTREME: &str = "virtual-netxtreme";
+
+/// What comes before the path of a socket at which another process emulates a BCM57608.
+pub const VFIO_USER: &str = "vfio-user:";
+
+/// Opens a BCM57608 that another process emulates, and serves at the socket `path`.
+pub fn open_emulated(path: &Path) -> Result<bnxt::Nic<EmulatedFunction>, Failure> {
+    let function = EmulatedFunction::connect(path).map_err(|reason| Failure::Address {
+        address: path.display().to_string(),
+        error: reason.into(),
+    })?;
+    Ok(bnxt::Nic::open(function)?)
+}
 
 /// Why some options are not for a BCM57608.
 pub const NETXTREME_IS_POLLED: &str = "a BCM57608 is polled, and its doorbells are plain stores";

@@ -14,7 +14,7 @@ use doorbell::bnxt::ring::receive::ReceiveParts;
 use doorbell::bnxt::ring::send::SendParts;
 use doorbell::bnxt::ring::slot::CompletionSlot;
 use doorbell::bnxt::ring::{
-    CompletionRing, Failures, InFlight, Outstanding, ReceiveRing, SendRing,
+    CompletionRing, Failures, InFlight, LastToggle, Outstanding, ReceiveRing, SendRing,
 };
 use doorbell::completion::{Arrival, Completion, Queue, Status};
 use doorbell::ring::Completions;
@@ -190,6 +190,7 @@ struct World {
     pairs: Vec<Pair>,
     table: Box<Table<InFlight>>,
     _failures: Box<Failures>,
+    _toggle: Box<LastToggle>,
     consumed: usize,
     /// What completions have said and polls have not answered yet.
     expected: VecDeque<Seen>,
@@ -203,6 +204,7 @@ impl World {
         let slots: Box<[_]> = (0..len).map(|_| CompletionSlot::default()).collect();
         let table = Box::new(Table::new(1 << input.below(3)));
         let failures = Box::new(Failures::new());
+        let toggle = Box::new(LastToggle::new());
         let pairs: Vec<Pair> =
             (0..table.len()).take(1 + input.below(3)).map(|_| Pair::new(input)).collect();
         for (index, pair) in (0u32..).zip(&pairs) {
@@ -213,6 +215,7 @@ impl World {
             len,
             table: NonNull::from(&*table),
             failures: NonNull::from(&*failures),
+            toggle: NonNull::from(&*toggle),
             register: Nowhere,
             number: QueueNumber::new(HERE).expect("a small number"),
         };
@@ -228,6 +231,7 @@ impl World {
             pairs,
             table,
             _failures: failures,
+            _toggle: toggle,
             consumed: 0,
             expected,
             failed,

@@ -28,12 +28,14 @@ use super::abi::page::PAGE_BYTES;
 use super::backing::BackingStore;
 use super::commands::{Commands, EVENTS, EventMemory};
 use super::context::{Context, Facts, Limits};
+use super::event::{NOTIFICATIONS, NotificationMemory, Notifier, VECTORS};
 use super::firmware::Channel;
 use super::memory::{self, PageTable, Purpose};
 use super::pacing::Pacing;
 use crate::error::Error;
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use doorbell_hal::Errno;
@@ -50,10 +52,6 @@ const CHIP: u16 = 0x1760;
 const TRIES: usize = 3;
 /// Between two of them: as long as a reset may take.
 const RESET_TIME: Duration = Duration::from_millis(100);
-/// Interrupt vectors to reserve: of the event ring, and of the notification ring.
-const VECTORS: u16 = 2;
-/// Entries of the notification ring. Nothing is ever written to it, as no completion queue is armed.
-const NOTIFICATIONS: usize = PAGE_BYTES / size_of::<Notification>();
 /// Bytes of statistics, without and with those of aggregation.
 const STATISTICS: [u16; 2] = [160, 176];
 /// What Linux' driver takes for the largest depth, whatever the firmware says.
@@ -74,7 +72,7 @@ pub(super) struct Control<F: PciFunction> {
     silent: Vec<Channel<F>>,
     commands: Option<Commands<F>>,
     backing: Option<BackingStore<F>>,
-    notifications: Option<(F::Memory, PageTable<F>)>,
+    notifications: Option<NotificationMemory<F>>,
     statistics: Option<F::Memory>,
     /// What is to be undone, in the order in which it was done.
     done: Vec<Done>,
@@ -122,7 +120,9 @@ pub(super) fn boot<F: PciFunction>(function: F) -> Result<Context<F>, Error> {
         relaxed_ordering,
     });
     match control.boot(&function, &doorbells) {
-        Ok(facts) => Ok(Context::new(function, control, facts, doorbells, others)),
+        Ok((facts, notifier)) => {
+            Ok(Context::new(function, control, facts, doorbells, others, notifier))
+        }
         Err(error) => {
             if !control.shut_down(&function) {
                 // The function may still reach what it was given.
@@ -184,7 +184,7 @@ impl<F: PciFunction> Control<F> {
         self.commands.as_mut().map(Commands::take_failed).unwrap_or_default()
     }
 
-    fn boot(&mut self, function: &F, doorbells: &F::Bar) -> Result<Facts, Error> {
+    fn boot(&mut self, function: &F, doorbells: &F::Bar) -> Result<(Facts, Notifier<F>), Error> {
         let device = function.bus_address().to_string();
         let configuration =
             |reason: ConfigurationError| Error::Configuration { device: device.clone(), reason };
@@ -221,10 +221,12 @@ impl<F: PciFunction> Control<F> {
         let answer = self.query(function)?;
         self.start(function, statistics, &answer)?;
         let answer = self.query(function)?;
-        let notification_ring = self.notification_ring(function)?;
+        let (notification_ring, notifications) = self.notification_ring(function)?;
+        let register = self.doorbell(function, doorbells, geometry)?;
+        let notifier = Notifier::new(notifications, notification_ring, register);
         let (mac, gid) = (caps.mac_address, gid_of(caps.mac_address));
         let gid_index = self.add_gid(function, mac, gid)?;
-        Ok(Facts {
+        let facts = Facts {
             device,
             mac,
             gid,
@@ -234,7 +236,8 @@ impl<F: PciFunction> Control<F> {
             pacing,
             limits: self.limits(function, &answer, plan.queue_pairs)?,
             plan,
-        })
+        };
+        Ok((facts, notifier))
     }
 
     /// Asks the firmware who it is, until it answers: right after a reset it may be silent.
@@ -380,9 +383,7 @@ impl<F: PciFunction> Control<F> {
 
     fn event_ring(&mut self, function: &F, doorbells: &F::Bar, offset: usize) -> Result<(), Error> {
         let events = EventMemory::new(function)?;
-        let register = doorbells.register(offset, size_of::<u64>());
-        let missing = || memory::refused(function, "the doorbell page", Errno::ENXIO);
-        let register = register.ok_or_else(missing)?;
+        let register = self.doorbell(function, doorbells, offset)?;
         let (top, levels) = (events.table.top, events.table.levels);
         // Held before the firmware knows it, whatever it answers.
         self.commands = Some(Commands::new(function, events, register)?);
@@ -393,13 +394,25 @@ impl<F: PciFunction> Control<F> {
         Ok(())
     }
 
-    fn notification_ring(&mut self, function: &F) -> Result<u16, Error> {
+    /// The doorbell register, for who is asked for nothing often.
+    fn doorbell(
+        &self,
+        function: &F,
+        doorbells: &F::Bar,
+        offset: usize,
+    ) -> Result<<F::Bar as RegisterPage>::Register, Error> {
+        let register = doorbells.register(offset, size_of::<u64>());
+        register.ok_or_else(|| memory::refused(function, "the doorbell page", Errno::ENXIO))
+    }
+
+    fn notification_ring(&mut self, function: &F) -> Result<(u16, NotificationMemory<F>), Error> {
         let len = NOTIFICATIONS * size_of::<Notification>();
         let entries = memory::allocate(function, len)?;
         let table = PageTable::new(function, &entries, len, PAGE_BYTES, Purpose::Ring)?;
         let (top, levels) = (table.top, table.levels);
-        self.notifications = Some((entries, table));
-        self.ring(function, top, levels, NOTIFICATIONS, 1)
+        let memory = Arc::new((entries, table));
+        self.notifications = Some(memory.clone());
+        Ok((self.ring(function, top, levels, NOTIFICATIONS, 1)?, memory))
     }
 
     fn query(&mut self, function: &F) -> Result<FunctionAnswer, Error> {

@@ -5,6 +5,7 @@ use super::abi::command::Command;
 use super::abi::event::CommandEvent;
 use super::backing::Plan;
 use super::boot::Control;
+use super::event::Notifier;
 use super::pacing::Pacing;
 use super::ring::paced::Pace;
 use super::ring::{Failures, InFlight, PacedRegister};
@@ -82,6 +83,8 @@ pub(super) struct Context<F: PciFunction> {
     pub(super) table: Table<InFlight>,
     pub(super) failures: Failures,
     numbers: Mutex<Numbers>,
+    /// The notification ring.
+    pub(super) notifier: Mutex<Notifier<F>>,
     /// Memory of objects that the firmware would not give back.
     kept: Mutex<Vec<Box<dyn Send>>>,
     pub(super) function: F,
@@ -104,6 +107,7 @@ impl<F: PciFunction> Context<F> {
         facts: Facts,
         doorbells: F::Bar,
         registers: F::Bar,
+        notifier: Notifier<F>,
     ) -> Self {
         let (free, queue_pairs) = (BTreeSet::new(), BTreeMap::new());
         Context {
@@ -115,6 +119,7 @@ impl<F: PciFunction> Context<F> {
             paced: AtomicU32::new(0),
             failures: Failures::new(),
             numbers: Mutex::new(Numbers { next: 0, free, queue_pairs, regions: 0 }),
+            notifier: Mutex::new(notifier),
             kept: Mutex::new(Vec::new()),
             function,
         }

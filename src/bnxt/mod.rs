@@ -8,7 +8,7 @@
 //! |---|---|
 //! | find, take and open a NIC | [`buses`], [`detach`], [`open`], [`Nic`] |
 //! | share memory with it, and with peers | [`Region`], [`DeviceRegion`], [`access`] |
-//! | see what has completed | [`CompletionQueue`] |
+//! | see what has completed | [`CompletionQueue`], and without polling [`EventChannel`] |
 //! | connect to a peer | [`QueuePairBuilder`], [`QueuePair`], [`PeerRights`], [`Connection`] |
 //! | post | [`SendQueue`], [`ReceiveQueue`] |
 //!
@@ -33,6 +33,7 @@ mod boot;
 mod commands;
 mod context;
 mod cq;
+mod event;
 mod firmware;
 #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
 mod machine;
@@ -45,6 +46,7 @@ pub mod ring;
 
 pub use boot::IDENTITY;
 pub use cq::CompletionQueue;
+pub use event::EventChannel;
 #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
 pub use machine::{attach, buses, count, detach, index, name, open};
 pub use nic::Nic;
@@ -53,3 +55,4 @@ pub use region::{DeviceRegion, Region};
 
 pub use crate::access;
 pub use crate::connection::{Connection, PeerRights};
+pub use crate::event::{CompletionQueueId, EVENTS, Event, Notified, Polled};

@@ -204,7 +204,7 @@ impl<S: CanReceive, F: PciFunction> QueuePair<S, F> {
         match connect::to_error(self.pair()) {
             Ok(()) => {
                 let pair = self.pair();
-                pair.context.failures.add(pair.resources.index);
+                pair.context.failures.take_down(pair.resources.index);
                 Ok(self.into_state())
             }
             Err(error) => Err(Refused { object: self, error }),
@@ -236,17 +236,20 @@ impl<F: PciFunction> QueuePair<Rts, F> {
 }
 
 impl<F: PciFunction> QueuePair<Errored, F> {
-    /// Whether all that was outstanding has completed, as far as completions were polled: poll until
-    /// it says so.
+    /// Whether all that was outstanding has completed, and its completion queues were seen empty since:
+    /// poll until it says so.
     pub fn is_drained(&mut self) -> bool {
-        self.send.ring.outstanding() == 0 && self.receive.ring.outstanding() == 0
+        let pair = self.pair();
+        let emptied = pair.context.failures.is_emptied(pair.resources.index);
+        emptied && self.send.ring.outstanding() == 0 && self.receive.ring.outstanding() == 0
     }
 
     /// Makes the queue pair as good as new, with a new first packet sequence number. It must be
     /// drained: until then this is refused, and says what is outstanding.
     pub fn reset(mut self) -> Result<QueuePair<Reset, F>, Refused<Self>> {
         let (sends, receives) = (self.send.ring.outstanding(), self.receive.ring.outstanding());
-        if sends != 0 || receives != 0 {
+        // A completion that is left would be taken for one of the next connection.
+        if !self.is_drained() {
             let error = Error::NotDrained { sends, receives };
             return Err(Refused { object: self, error });
         }

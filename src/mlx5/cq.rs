@@ -8,13 +8,14 @@ use super::abi::verbs::write::DestroyCqResp;
 use super::abi::{U24, uar};
 use super::call::Call;
 use super::context::{Context, Record, RegisterOf};
-use super::event::{Channel, CompletionQueueId, EventChannel};
+use super::event::{Channel, EventChannel};
 use super::qp::Resources;
 use super::ring::completion::{CompletionParts, CompletionRing};
 use super::ring::segment::CompletionSlot;
 use super::ring::{Committed, EventCount};
 use crate::completion::Completion;
 use crate::error::{Error, Refused};
+use crate::event::{CompletionQueueId, Notified, Polled};
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
@@ -22,14 +23,6 @@ use core::ptr::NonNull;
 use doorbell_hal::memory::DmaMemory;
 use doorbell_hal::uverbs::Uverbs;
 use zerocopy::FromZeros;
-
-/// The type of completion queues that are only polled.
-#[derive(Clone, Copy, Debug)]
-pub struct Polled(());
-
-/// The type of completion queues that can raise events.
-#[derive(Clone, Copy, Debug)]
-pub struct Notified(());
 
 /// A ring where the NIC reports the entries that completed.
 ///

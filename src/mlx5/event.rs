@@ -1,4 +1,4 @@
-//! Events: what a NIC reports besides completions, and that an armed completion queue has one.
+//! The channel where events arrive.
 
 use super::Nic;
 use super::abi::U24;
@@ -9,6 +9,7 @@ use super::call::Call;
 use super::context::Context;
 use crate::completion::QueuePairIndex;
 use crate::error::Error;
+use crate::event::{CompletionQueueId, EVENTS, Event, PortEvent, QueuePairEvent};
 use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
@@ -16,83 +17,6 @@ use doorbell_hal::Errno;
 use doorbell_hal::uverbs::{EventFiles, Uverbs};
 use heapless::Vec;
 use zerocopy::{FromZeros, IntoBytes};
-
-/// The most events that one [`EventChannel::wait`] answers.
-pub const EVENTS: usize = 16;
-
-/// What a NIC reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// An armed completion queue has a completion. It has to be armed again for another event.
-    Completion(CompletionQueueId),
-    /// A completion queue failed: it was overrun, say.
-    CompletionQueueFailed(CompletionQueueId),
-    /// Something happened to a queue pair.
-    QueuePair {
-        /// Which.
-        queue_pair: QueuePairIndex,
-        /// What.
-        event: QueuePairEvent,
-    },
-    /// Something happened to the port.
-    Port(PortEvent),
-    /// The NIC failed, or was taken away. Nothing completes any more.
-    DeviceFailed,
-    /// Something that this library does not know.
-    Unknown {
-        /// The number of the event (`enum ibv_event_type`).
-        number: u32,
-        /// What it is about, as the kernel says.
-        element: u64,
-    },
-}
-
-/// What happened to a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QueuePairEvent {
-    /// It failed. Its requests and receives complete as flushed.
-    Failed,
-    /// It refused a malformed request of its peer, and failed.
-    RequestError,
-    /// It refused a request of its peer for want of rights, and failed.
-    AccessError,
-    /// A packet arrived before it was ready to send.
-    CommunicationEstablished,
-    /// Its send queue has drained.
-    SendQueueDrained,
-    /// It has failed, and has taken its last entry of a shared receive queue.
-    LastEntryReached,
-    /// Its connection moved to its other path.
-    PathMigrated,
-    /// Its connection could not move to its other path.
-    PathMigrationFailed,
-}
-
-/// What happened to the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PortEvent {
-    /// It came up.
-    Active,
-    /// It went down.
-    Down,
-    /// Its local identifier changed.
-    LidChanged,
-    /// Its global identifiers changed.
-    GidChanged,
-    /// Its partition table changed.
-    PartitionKeysChanged,
-    /// Its subnet manager changed.
-    SubnetManagerChanged,
-    /// The subnet manager asks clients to register again.
-    Reregister,
-}
-
-/// Names a completion queue among all that its NIC ever had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CompletionQueueId(pub(super) u64);
 
 /// Where events arrive: of the completion queues that were made with it, of their queue pairs, and
 /// of the port.

@@ -33,8 +33,8 @@ mod qp;
 mod region;
 pub mod ring;
 
-pub use cq::{CompletionQueue, Notified, Polled};
-pub use event::{CompletionQueueId, EVENTS, Event, EventChannel, PortEvent, QueuePairEvent};
+pub use cq::CompletionQueue;
+pub use event::EventChannel;
 #[cfg(all(feature = "linux", target_os = "linux", not(loom)))]
 pub use machine::{names, open};
 pub use nic::Nic;
@@ -43,3 +43,6 @@ pub use region::{DeviceRegion, Region};
 
 pub use crate::access::{self, Order};
 pub use crate::connection::{Connection, PeerRights};
+pub use crate::event::{
+    CompletionQueueId, EVENTS, Event, Notified, Polled, PortEvent, QueuePairEvent,
+};

@@ -130,8 +130,8 @@ fn taking_a_queue_pair_down_flushes_all_that_is_outstanding_exactly_once() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(errored.is_drained());
     assert_eq!(cq.poll(), None);
+    assert!(errored.is_drained());
     drop(errored);
     assert_eq!(cq.poll(), None);
 }
@@ -182,4 +182,36 @@ fn a_peer_that_cannot_be_reached_is_refused_and_the_queue_pair_given_back() {
     }
     let peer = qp.endpoint();
     qp.connect(PeerRights::NONE, &peer, &Connection::default()).unwrap();
+}
+
+#[test]
+fn what_a_queue_pair_leaves_when_it_fails_is_nothing_of_its_next_connection() {
+    let [mut a, mut b] = pair_on(&Network::stepped(0), &Options::default());
+    let memory = b.remote(0..8);
+    let peers = [b.qp.endpoint(), a.qp.endpoint()];
+    // The peer refuses the key, and fails: it says so in its completion ring.
+    let nowhere = RemoteSlice::new(memory.address(), 8, memory.rkey() ^ 0x100);
+    let request = wr::write(a.piece(0..8), nowhere).unwrap().id(1);
+    a.qp.sends().post(request).unwrap();
+    a.qp.sends().ring();
+    assert_eq!(a.failed().id, 1);
+    let connection = Connection::default();
+    let mut failed = b.qp.fail().unwrap();
+    assert!(!failed.is_drained(), "nobody has polled");
+    failed = failed.reset().unwrap_err().object;
+    assert_eq!(b.cq.poll(), None);
+    assert!(failed.is_drained());
+    let b_again = failed.reset().unwrap();
+    let a_failed = a.qp.fail().unwrap();
+    assert_eq!(a.cq.poll(), None);
+    let a_again = a_failed.reset().unwrap();
+    // The numbers are the same, the first packets are others.
+    let ends = [b_again.endpoint(), a_again.endpoint()];
+    assert_ne!(ends, peers);
+    let mut b_qp = b_again.connect(PeerRights::WRITE, &ends[1], &connection).unwrap();
+    let _a_qp = a_again.connect(PeerRights::WRITE, &ends[0], &connection).unwrap();
+    let request = wr::write(b.memory.slice(0..8).unwrap(), a.memory.remote().slice(0..8).unwrap());
+    b_qp.sends().post(request.unwrap().id(2).signaled()).unwrap();
+    b_qp.sends().ring();
+    assert!(matches!(b.cq.wait(PATIENCE), Some(Completion::Sent(sent)) if sent.id == 2));
 }

@@ -143,8 +143,10 @@ fn a_broken_connection_is_made_again_on_the_same_queue_pairs() {
         assert_eq!((failed.id, failed.status), (id, Status::WorkRequestFlushed));
     }
     let End { nic: nic_a, memory: memory_a, cq: mut cq_a, qp: qp_a, .. } = a;
-    let End { nic: nic_b, memory: memory_b, cq: cq_b, qp: qp_b, .. } = b;
+    let End { nic: nic_b, memory: memory_b, cq: mut cq_b, qp: qp_b, .. } = b;
     let (mut qp_a, mut qp_b) = (qp_a.fail().unwrap(), qp_b.fail().unwrap());
+    // What the failures left in the rings is not to be taken for what comes next.
+    assert_eq!((cq_a.poll(), cq_b.poll()), (None, None));
     assert!(qp_a.is_drained() && qp_b.is_drained());
     let before = (qp_a.endpoint(), qp_b.endpoint());
     let (qp_a, qp_b) = (qp_a.reset().unwrap(), qp_b.reset().unwrap());
@@ -182,6 +184,7 @@ fn a_queue_pair_that_is_not_drained_is_not_reset() {
         }
         other => panic!("{other:?}"),
     }
+    assert_eq!(a.cq.poll(), None);
     assert!(errored.is_drained());
     errored.reset().unwrap();
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod device;
+mod events;
 mod failing;
 mod firmware;
 mod life;

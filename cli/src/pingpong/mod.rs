@@ -43,6 +43,7 @@ use progress::Progress;
 use report::{Device, Setup, Table, Waiting};
 use rounds::{Match, Measured, Plan};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -94,6 +95,10 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
         };
         let text = format!("{} is in one process: no --listen, no --connect", options.device);
         return Err(Failure::Usage(text));
+    }
+    if let Some(path) = options.device.strip_prefix(nics::VFIO_USER) {
+        let nic = nics::open_emulated(Path::new(path))?;
+        return on_netxtreme(&nic, true, options, patience, partner, &mut out);
     }
     if let Some(index) = bnxt::index(&options.device) {
         let nic = bnxt::open(&Machine::this(), index)?;

@@ -7,6 +7,7 @@ mod pingpong;
 mod shim;
 mod stranger;
 mod usage;
+mod vfio_user;
 
 use std::process::{Command, Output};
 

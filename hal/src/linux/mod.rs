@@ -7,6 +7,7 @@ mod mapping;
 mod memory;
 pub mod pci;
 mod verbs_file;
+pub mod vfio_user;
 
 /// A random number that nobody can guess.
 fn random() -> Result<u32, crate::Errno> {

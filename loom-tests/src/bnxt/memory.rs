@@ -8,7 +8,7 @@ use doorbell::bnxt::ring::outstanding::{End, Outstanding};
 use doorbell::bnxt::ring::receive::ReceiveParts;
 use doorbell::bnxt::ring::send::{SLOTS_OF_ONE_PIECE, SendParts};
 use doorbell::bnxt::ring::slot::CompletionSlot;
-use doorbell::bnxt::ring::{CompletionRing, Failures, InFlight, ReceiveRing, SendRing};
+use doorbell::bnxt::ring::{CompletionRing, Failures, InFlight, LastToggle, ReceiveRing, SendRing};
 use doorbell::ring::segment::Segment;
 use doorbell::ring::table::Table;
 use doorbell::wr::{self, LocalSlice, Send, WorkRequest};
@@ -119,6 +119,7 @@ pub unsafe fn post_id(outstanding: &Outstanding, number: u32, id: u64) {
 pub struct CompletionQueue {
     pub slots: Vec<CompletionSlot>,
     pub failures: Failures,
+    pub toggle: LastToggle,
     pub table: Arc<Table<InFlight>>,
     pub bus: Arc<Bus>,
 }
@@ -132,6 +133,7 @@ impl CompletionQueue {
         Arc::new(CompletionQueue {
             slots: (0..len).map(|_| CompletionSlot::default()).collect(),
             failures: Failures::new(),
+            toggle: LastToggle::new(),
             table: table.clone(),
             bus: Bus::new(),
         })
@@ -151,6 +153,7 @@ impl CompletionQueue {
             len: self.slots.len() as u32,
             table: NonNull::from(&*self.table),
             failures: NonNull::from(&self.failures),
+            toggle: NonNull::from(&self.toggle),
             register: Doorbell(self.bus.clone()),
             number: RING,
         };

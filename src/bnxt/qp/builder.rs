@@ -52,7 +52,7 @@ const READ_BYTES: usize = 32;
 impl<F: PciFunction> Nic<F> {
     /// Begins a queue pair whose completions go to `completions`: with room for 128 requests of one
     /// piece, and no receives, until something else is said.
-    pub fn queue_pair(&self, completions: &CompletionQueue<F>) -> QueuePairBuilder<F> {
+    pub fn queue_pair<N>(&self, completions: &CompletionQueue<F, N>) -> QueuePairBuilder<F> {
         QueuePairBuilder {
             context: self.context.clone(),
             send_completions: completions.shared.clone(),
@@ -83,7 +83,7 @@ impl<F: PciFunction> QueuePairBuilder<F> {
     }
 
     /// Sends the completions of receives to a completion queue of their own.
-    pub fn receive_completions(self, completions: &CompletionQueue<F>) -> Self {
+    pub fn receive_completions<N>(self, completions: &CompletionQueue<F, N>) -> Self {
         QueuePairBuilder { receive_completions: completions.shared.clone(), ..self }
     }
 

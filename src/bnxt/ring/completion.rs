@@ -1,12 +1,13 @@
 //! Polling a completion ring.
 
+use super::arming::LastToggle;
 use super::failures::Failures;
 use super::outstanding::{InFlight, Outstanding};
 use super::slot::CompletionSlot;
 use crate::bnxt::abi::cqe::{
     CompletionKind as Kind, KindToggle, ReceiveFlags, ReceiveStatus, RequestStatus,
 };
-use crate::bnxt::abi::doorbell::{Doorbell, Moves, Position, QueueNumber};
+use crate::bnxt::abi::doorbell::{Arms, Doorbell, Moves, Position, QueueNumber};
 use crate::completion::{
     Arrival, Completion, Failed, Queue, QueuePairIndex, Received, Sent, Status, Unrecognized,
 };
@@ -26,6 +27,8 @@ pub struct CompletionParts<R> {
     pub table: NonNull<Table<InFlight>>,
     /// The queue pairs that have failed.
     pub failures: NonNull<Failures>,
+    /// The toggle of the last notification.
+    pub toggle: NonNull<LastToggle>,
     /// The register that takes doorbells, of 8 bytes.
     pub register: R,
     /// The completion queue's number.
@@ -43,8 +46,11 @@ pub struct CompletionRing<R> {
     told: u32,
     places: Places<InFlight>,
     failures: NonNull<Failures>,
+    toggle: NonNull<LastToggle>,
     register: R,
     doorbell: Doorbell<Moves>,
+    /// That arm for any completion, and for a solicited one.
+    arms: [Doorbell<Arms>; 2],
     number: u32,
     /// Requests that a completion said are done and that were not reported yet.
     rest: Rest,
@@ -82,8 +88,13 @@ impl<R: Register> CompletionRing<R> {
             // SAFETY: Q1: the table outlives this value.
             places: unsafe { parts.table.as_ref() }.places(),
             failures: parts.failures,
+            toggle: parts.toggle,
             register: parts.register,
             doorbell: Doorbell::completion(parts.number),
+            arms: [
+                Doorbell::completion_arm(parts.number),
+                Doorbell::completion_arm_solicited(parts.number),
+            ],
             number: parts.number.get(),
             rest: Rest {
                 in_flight: core::ptr::null(),
@@ -349,7 +360,7 @@ impl<R: Register> CompletionRing<R> {
     fn flush(&mut self) -> Option<Completion> {
         // SAFETY: Q1: it outlives this value.
         let failures = unsafe { self.failures.as_ref() };
-        failures.find(|index| {
+        failures.find(|index, emptied| {
             // Looked at again under the lock: what was noted before it is in the ring by now.
             if !self.no_completion_waits() {
                 return None;
@@ -372,6 +383,8 @@ impl<R: Register> CompletionRing<R> {
                     return Some(failed_completion(id, queue_pair, queue, status));
                 }
             }
+            emptied.send |= in_flight.send_ring == self.number;
+            emptied.receive |= in_flight.receive_ring == self.number;
             None
         })
     }
@@ -389,9 +402,35 @@ impl<R: Register> CompletionRing<R> {
     /// Tells the NIC that the slots consumed so far may be written again.
     #[inline(never)]
     fn tell(&mut self) {
+        self.store(self.doorbell.to_memory(self.position(self.consumer)));
+    }
+
+    fn position(&self, consumer: u32) -> Position {
+        Position::new(consumer & self.mask, consumer & (self.mask + 1) != 0)
+    }
+
+    /// Arms the queue: the next completion raises an event, or one that has come and was not polled does
+    /// at once. With `solicited_only`, only one that the peer asked for, or a failure.
+    ///
+    /// Needs no system call and no lock. An arm that was never followed by an event can be repeated.
+    #[inline]
+    pub fn arm(&mut self, solicited_only: bool) {
+        // SAFETY: Q1: it outlives this value.
+        let toggle = unsafe { self.toggle.as_ref() }.get();
+        let consumer = self.consumer;
+        #[cfg(loom)]
+        let consumer = match sync::mutant::is(sync::mutant::Mutant::ArmedWithStaleIndex) {
+            true => consumer.wrapping_add(1),
+            false => consumer,
+        };
+        let arm = self.arms[usize::from(solicited_only)];
+        self.store(arm.to_memory(self.position(consumer), toggle));
+    }
+
+    /// Stores a doorbell that says how far the ring was consumed.
+    #[inline]
+    fn store(&mut self, word: u64) {
         self.told = self.consumer;
-        let epoch = self.consumer & (self.mask + 1) != 0;
-        let word = self.doorbell.to_memory(Position::new(self.consumer & self.mask, epoch));
         // The slots were read before: a NIC writes them again after it saw the register.
         Uncached::before_store();
         // SAFETY: R1: the register was made with 8 bytes.

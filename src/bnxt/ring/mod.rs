@@ -7,7 +7,8 @@
 //! | [`send`] | [`SendRing`]: posting requests, ringing the doorbell | the poster |
 //! | [`entry`] | each operation as a work entry | the poster |
 //! | [`receive`] | [`ReceiveRing`]: posting receives | the poster |
-//! | [`completion`] | [`CompletionRing`]: polling | the poller |
+//! | [`completion`] | [`CompletionRing`]: polling, arming | the poller |
+//! | [`arming`] | the toggle that an arm has to carry | whoever reads notifications, and the poller |
 //! | [`outstanding`] | what poster and poller share of one queue pair: ids, how many were posted, how many completed | both |
 //! | [`paced`] | the register, which takes as many doorbells as were granted | poster and poller, each its own |
 //! | [`failures`] | the queue pairs that have failed, which pollers flush | the poller looks at one flag; the control path |
@@ -22,6 +23,7 @@
 //! which follows a fence; the owner byte is the byte with a completion's toggle; and poster and poller
 //! tell each other how many entries were posted and completed ([`Outstanding`]).
 
+pub mod arming;
 pub mod completion;
 pub mod entry;
 pub mod failures;
@@ -33,6 +35,7 @@ pub mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use arming::LastToggle;
 pub use completion::CompletionRing;
 pub use failures::Failures;
 pub use outstanding::{InFlight, Outstanding};

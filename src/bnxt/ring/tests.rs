@@ -5,7 +5,7 @@ use super::entry::Limits;
 use super::receive::ReceiveParts;
 use super::send::SendParts;
 use super::slot::CompletionSlot;
-use super::{CompletionRing, Failures, InFlight, Outstanding, ReceiveRing, SendRing};
+use super::{CompletionRing, Failures, InFlight, LastToggle, Outstanding, ReceiveRing, SendRing};
 use crate::bnxt::abi::cqe::{
     Completion as Bytes, CompletionKind, KindToggle, ReceiveCompletion, RequestCompletion,
 };
@@ -103,6 +103,7 @@ impl Rig {
             len: COMPLETIONS,
             table: NonNull::from(table),
             failures: NonNull::from(failures),
+            toggle: NonNull::from(Box::leak(Box::new(LastToggle::new()))),
             register: doorbells.clone(),
             number: QueueNumber::from(5),
         };

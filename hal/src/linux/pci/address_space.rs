@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 /// They lie between 4 GiB and 256 GiB: above what firmware and interrupts use, and below what the
 /// smallest IOMMU translates (39 bits).
 #[derive(Debug)]
-pub(super) struct AddressSpace {
+pub(in crate::linux) struct AddressSpace {
     /// The length of each free range, by its start. No two of them touch.
     free: BTreeMap<u64, u64>,
 }
@@ -16,13 +16,13 @@ const START: u64 = 1 << 32;
 const END: u64 = 1 << 38;
 
 impl AddressSpace {
-    pub(super) fn new() -> Self {
+    pub(in crate::linux) fn new() -> Self {
         AddressSpace { free: BTreeMap::from([(START, END - START)]) }
     }
 
     /// Takes `len` addresses that start at a multiple of `align`, a power of two. `None` if there are
     /// none.
-    pub(super) fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+    pub(in crate::linux) fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let (start, free, at) = self.free.iter().find_map(|(start, free)| {
             let at = start.checked_next_multiple_of(align)?;
             let skipped = at - start;
@@ -40,7 +40,7 @@ impl AddressSpace {
     }
 
     /// Gives back what was taken.
-    pub(super) fn give_back(&mut self, start: u64, len: u64) {
+    pub(in crate::linux) fn give_back(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);
         if let Some((before, free)) = self.free.range(..start).next_back()
             && before + free == start

@@ -20,6 +20,7 @@ mod physical;
 mod vectors;
 mod vfio;
 
+pub(super) use address_space::AddressSpace;
 pub use bar::MappedBar;
 pub use driver::{Detached, DriverError};
 pub use function::{Access, FunctionMemory, OwnedFunction, PinnedMemory, TakeError};
