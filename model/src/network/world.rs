@@ -59,8 +59,11 @@ impl World {
         let mut choices = Vec::new();
         for (&id, nic) in &mut self.nics {
             let nic = nic.device_mut();
-            nic.look(now, fabric);
             nic.wake(now);
+            // Registers that are memory may be many: they are looked at where nothing else is to do.
+            if !arrived && nic.ready() == 0 && nic.bus().is_empty() {
+                nic.look(now, fabric);
+            }
             if !nic.bus().is_empty() {
                 choices.push((id, Choice::Store));
             }
