@@ -52,7 +52,7 @@ fn library() -> Result<PathBuf, Failure> {
 /// Where cargo built this program: its target directory, and the sources above it.
 fn sources_of(here: &Path) -> Option<(&Path, &Path)> {
     let target = here.parent()?;
-    let is_target = target.join("CACHEDIR.TAG").exists();
+    let is_target = target.join(".rustc_info.json").exists();
     let sources = target.ancestors().find(|above| above.join("shim/Cargo.toml").exists())?;
     is_target.then_some((target, sources))
 }
