@@ -2,6 +2,7 @@
 //! itself, with no record beside it; its completions count, and what a queue pair that has failed has
 //! outstanding is flushed by the poller.
 
+mod arming;
 mod completing;
 mod flushing;
 mod freeing;

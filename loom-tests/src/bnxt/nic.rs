@@ -137,23 +137,62 @@ impl Receiver {
 /// The side of a NIC that reports completions.
 pub struct Reporter {
     queue: Arc<CompletionQueue>,
-    told: Told,
+    stores: usize,
+    /// Completions consumed, in two passes.
+    consumed: u32,
     /// Completions written so far.
     producer: u32,
+    /// The toggle of the last notification.
+    toggle: u8,
+    armed: bool,
 }
 
 impl Reporter {
     pub fn new(queue: &Arc<CompletionQueue>) -> Self {
-        let told = Told::new(&queue.bus, DoorbellKind::Completion);
-        Reporter { queue: queue.clone(), told, producer: 0 }
+        let queue = queue.clone();
+        Reporter { queue, stores: 0, consumed: 0, producer: 0, toggle: 0, armed: false }
+    }
+
+    /// Completions that were not consumed, if those before place `consumed` were.
+    fn unread_after(&self, consumed: u32) -> u32 {
+        self.producer.wrapping_sub(consumed) % (2 * self.queue.slots.len() as u32)
+    }
+
+    /// Takes the stores that have arrived. Arms of before the last notification, and for a place where
+    /// the ring cannot be, arm nothing.
+    fn look(&mut self) {
+        let len = self.queue.slots.len() as u32;
+        for store in self.queue.bus.arrived(self.stores) {
+            self.stores += 1;
+            let Store::Word(0, word) = store else { panic!("{store:?} is no doorbell") };
+            let doorbell = DoorbellFields::from_bits(u64::from_le(word));
+            assert!(doorbell.valid() && doorbell.index() < len, "{doorbell:?}");
+            let consumed = doorbell.index() + u32::from(doorbell.epoch()) * len;
+            let arms = doorbell.kind() == DoorbellKind::CompletionArm.code();
+            if self.unread_after(consumed) > len {
+                assert!(arms, "{consumed} completions are consumed of {}", self.producer);
+                continue;
+            }
+            self.consumed = consumed;
+            self.armed |= arms && doorbell.toggle() == self.toggle;
+        }
+    }
+
+    /// Takes the stores that have arrived. The toggle of the notification that is due, if one is.
+    pub fn notification(&mut self) -> Option<u8> {
+        self.look();
+        if !self.armed || self.unread_after(self.consumed) == 0 {
+            return None;
+        }
+        self.armed = false;
+        self.toggle = (self.toggle + 1) & 3;
+        Some(self.toggle)
     }
 
     fn write(&mut self, bytes: [u8; 32], kind: CompletionKind) -> bool {
         let len = self.queue.slots.len() as u32;
-        let consumed = self.told.look(len as usize);
-        let used = self.producer.wrapping_sub(consumed) % (2 * len);
-        assert!(used <= len, "{consumed} completions are consumed of {}", self.producer);
-        if used == len {
+        self.look();
+        if self.unread_after(self.consumed) == len {
             return false;
         }
         let mut completion = Completion::read_from_bytes(&bytes).unwrap();
