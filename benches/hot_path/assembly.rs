@@ -4,6 +4,7 @@
 //! --bless` writes the files anew. They are compared where they were made: by the version of rustc that
 //! `assembly/rustc` names, for x86-64.
 
+use doorbell::bnxt::ring as bnxt;
 use doorbell::completion::Completion;
 use doorbell::mlx5::ring::Committed;
 use doorbell::mlx5::ring::completion::CompletionRing;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 type Register = MappedRegister;
+type Paced = bnxt::PacedRegister<Register>;
 
 /// A function of its own for each thing that an engine does, so that its code can be found.
 macro_rules! functions {
@@ -119,6 +121,74 @@ functions! {
 
     fn code_arm(ring: &mut CompletionRing<Register>) -> () {
         ring.arm(false)
+    }
+
+    fn code_bnxt_post_write(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::Write<LocalSlice>, true>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_post_write_of_2(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::Write<[LocalSlice; 2]>, true>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_post_write_inline_32(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::Write<Inline<[u8; 32]>>, true>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_post_read(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::Read<LocalSlice>, true>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_post_send_unsignaled(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::Send<LocalSlice>>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_post_fetch_add(
+        ring: &mut bnxt::SendRing<Paced>,
+        request: WorkRequest<wr::FetchAdd, true>
+    ) -> Result<(), PostError> {
+        ring.post(request)
+    }
+
+    fn code_bnxt_ring(ring: &mut bnxt::SendRing<Paced>) -> () {
+        ring.ring()
+    }
+
+    fn code_bnxt_post_receive(
+        ring: &mut bnxt::ReceiveRing<Paced>,
+        receive: Receive<LocalSlice>
+    ) -> Result<(), PostError> {
+        ring.post(receive)
+    }
+
+    fn code_bnxt_ring_receives(ring: &mut bnxt::ReceiveRing<Paced>) -> () {
+        ring.ring()
+    }
+
+    fn code_bnxt_arm(ring: &mut bnxt::CompletionRing<Paced>) -> () {
+        ring.arm(false)
+    }
+
+    fn code_bnxt_poll(
+        committed: &Committed<()>,
+        ring: &mut bnxt::CompletionRing<Paced>
+    ) -> Option<Completion> {
+        committed.poll(ring)
     }
 }
 

@@ -13,6 +13,7 @@
 #[macro_use]
 mod operations;
 mod assembly;
+mod bnxt;
 mod floor;
 
 use std::process::{Command, ExitCode};
@@ -78,6 +79,45 @@ const OPERATIONS: &[Operation] = &[
         floor: "count_floor_post_receive",
         budget: 30,
         run: operations::post_receive,
+    },
+    // A BCM57608's were to be over those of a ConnectX by a fifth at most, which receives and inline data
+    // are. A request is three slots of 16 bytes and not one of 64, with an entry in the table of messages
+    // that says its packets, so that the floor alone is at 80. A poll works its place and its toggle out
+    // from a count; ConnectX' goes from slot to slot.
+    Operation {
+        name: "bnxt: post + ring, write of one piece",
+        function: "count_bnxt_post_write",
+        floor: "count_bnxt_floor_post_write",
+        budget: 97,
+        run: bnxt::post_write,
+    },
+    Operation {
+        name: "bnxt: post + ring, inline write of 32 bytes",
+        function: "count_bnxt_post_inline",
+        floor: "count_bnxt_floor_post_inline",
+        budget: 111,
+        run: bnxt::post_inline,
+    },
+    Operation {
+        name: "bnxt: poll, one completion of a send",
+        function: "count_bnxt_poll",
+        floor: "count_bnxt_floor_poll",
+        budget: 52,
+        run: bnxt::poll_one,
+    },
+    Operation {
+        name: "bnxt: poll, nothing there",
+        function: "count_bnxt_poll_empty",
+        floor: "count_bnxt_floor_poll_empty",
+        budget: 32,
+        run: bnxt::poll_empty,
+    },
+    Operation {
+        name: "bnxt: post a receive of one piece",
+        function: "count_bnxt_post_receive",
+        floor: "count_bnxt_floor_post_receive",
+        budget: 32,
+        run: bnxt::post_receive,
     },
 ];
 

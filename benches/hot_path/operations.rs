@@ -27,12 +27,12 @@ const LEN: u32 = 256;
 const QUEUE_PAIR: U24 = U24::truncate(0x1234);
 
 /// The address of the first of `len` fresh `T`s, never freed: a count ends with its process.
-fn fresh<T: Default>(len: u32) -> NonNull<T> {
+pub fn fresh<T: Default>(len: u32) -> NonNull<T> {
     let things: Vec<T> = (0..len).map(|_| T::default()).collect();
     NonNull::from(Box::leak(things.into_boxed_slice())).cast()
 }
 
-fn leaked<T>(thing: T) -> NonNull<T> {
+pub fn leaked<T>(thing: T) -> NonNull<T> {
     NonNull::from(Box::leak(Box::new(thing)))
 }
 
@@ -48,7 +48,7 @@ struct Rig<C> {
 }
 
 /// Plain memory mapped as a register page is.
-fn page() -> MappedPage {
+pub fn page() -> MappedPage {
     let file = rustix::fs::memfd_create("page", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&file, 4096).unwrap();
     MappedPage::map(file.as_fd(), 0, 4096).unwrap()
@@ -140,7 +140,7 @@ impl<C: Caching> Rig<C> {
 }
 
 /// Memory for segments, at the start of a page as the kernel wants it.
-fn segments(len: u32) -> NonNull<Segment> {
+pub fn segments(len: u32) -> NonNull<Segment> {
     let memory = Anonymous::new(len as usize * size_of::<Segment>()).unwrap();
     let start = memory.as_ptr().cast();
     std::mem::forget(memory);
@@ -148,7 +148,7 @@ fn segments(len: u32) -> NonNull<Segment> {
 }
 
 /// A slice and its remote counterpart. Nothing reaches them: no NIC is there.
-fn slices() -> (LocalSlice, RemoteSlice) {
+pub fn slices() -> (LocalSlice, RemoteSlice) {
     // SAFETY: M2: no NIC reaches the bytes.
     let local =
         unsafe { LocalSlice::from_parts(black_box(0x7000_1234_5000), black_box(64), 0x1100) };
