@@ -3,26 +3,30 @@
     push r14
     push r12
     push rbx
-    mov rax,QWORD PTR [rdi+0x20]
+    mov rax,QWORD PTR [rdi+0x30]
     movzx eax,BYTE PTR [rax]
     movzx ebx,al
-    mov ebp,DWORD PTR [rdi+0x74]
-    mov r14d,DWORD PTR [rdi+0x50]
-    mov r15d,DWORD PTR [rdi+0x70]
-    mov DWORD PTR [rdi+0x78],ebp
-    mov eax,DWORD PTR [rdi+0x48]
+    mov r14d,DWORD PTR [rdi+0x60]
+    mov r15d,DWORD PTR [rdi+0x80]
+    mov ebp,DWORD PTR [rdi+0x88]
+    mov eax,ebp
+    shr eax,1
+    add eax,r15d
+    inc eax
+    mov DWORD PTR [rdi+0x84],eax
+    mov eax,DWORD PTR [rdi+0x58]
     test eax,eax
     je 2
     dec eax
-    mov DWORD PTR [rdi+0x48],eax
+    mov DWORD PTR [rdi+0x58],eax
 1:
     shl r14,0x20
-    mov eax,ebp
-    and eax,r15d
+    mov eax,r15d
+    and eax,ebp
     and eax,0xffffff
-    inc r15d
+    inc ebp
     xor ecx,ecx
-    test r15d,ebp
+    test ebp,r15d
     setne cl
     shl ecx,0x18
     or ecx,eax
@@ -30,7 +34,7 @@
     shl ebx,0x19
     or ebx,ecx
     or rbx,r14
-    mov rax,QWORD PTR [rdi+0x28]
+    mov rax,QWORD PTR [rdi+0x38]
     mov QWORD PTR [rax],rbx
     pop rbx
     pop r12
@@ -39,7 +43,7 @@
     pop rbp
     ret
 2:
-    lea rax,[rdi+0x28]
+    lea rax,[rdi+0x38]
     mov r12,rdi
     mov rdi,rax
     call <doorbell::bnxt::ring::paced::PacedRegister<R>::ask>

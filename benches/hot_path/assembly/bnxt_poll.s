@@ -7,114 +7,105 @@
     push rax
     mov rbx,rdi
     mov rax,QWORD PTR [rdx]
-    mov ecx,DWORD PTR [rdx+0x74]
-    mov edi,DWORD PTR [rdx+0x70]
-    mov r9d,edi
-    and r9d,ecx
-    shl r9,0x5
-    movzx r8d,BYTE PTR [rax+r9*1+0x18]
-    cmp QWORD PTR [rdx+0x58],0x0
-    jne 5
-    add rax,r9
-    inc edi
-    test edi,ecx
-    sete r9b
-    cmp r8b,r9b
-    jne 2
+    movzx ecx,BYTE PTR [rax+0x18]
+    cmp QWORD PTR [rdx+0x68],0x0
+    jne 6
+    movzx edi,BYTE PTR [rdx+0x94]
+    cmp cl,dil
+    jne 3
     mov rdi,QWORD PTR [rax+0x8]
-    mov r14d,DWORD PTR [rdx+0x10]
+    mov r14d,DWORD PTR [rdx+0x20]
     and r14d,DWORD PTR [rax]
     movzx r8d,BYTE PTR [rax+0x19]
-    mov rax,QWORD PTR [rdx+0x8]
+    mov rax,QWORD PTR [rdx+0x18]
     mov rax,QWORD PTR [rax+r14*8]
     test rax,rax
-    je 4
+    je 5
     mov ecx,DWORD PTR [rax+0x10]
     test r8b,r8b
-    jne 4
+    jne 5
     sub edi,ecx
     and edi,DWORD PTR [rax+0x30]
     cmp edi,0x1
-    jne 4
+    jne 5
     mov edi,DWORD PTR [rax+0xc]
     cmp edi,ecx
-    je 4
+    je 5
     mov rdi,QWORD PTR [rax]
     mov r8d,DWORD PTR [rax+0x8]
     and r8d,ecx
     shl r8,0x4
     test BYTE PTR [rdi+r8*1+0x8],0x1
-    je 4
+    je 5
     add rdi,r8
     inc ecx
     mov r15,QWORD PTR [rdi]
     mov DWORD PTR [rax+0x10],ecx
-    mov eax,DWORD PTR [rdx+0x70]
-    mov ecx,DWORD PTR [rdx+0x74]
-    inc ecx
-    mov DWORD PTR [rdx+0x74],ecx
-    sub ecx,DWORD PTR [rdx+0x78]
-    shr eax,1
-    cmp ecx,eax
-    jbe 1
+    mov eax,DWORD PTR [rdx+0x80]
+    inc eax
+    mov DWORD PTR [rdx+0x80],eax
+    mov rcx,QWORD PTR [rdx]
+    add rcx,0x20
+    mov QWORD PTR [rdx],rcx
+    cmp rcx,QWORD PTR [rdx+0x8]
+    je 8
+    cmp eax,DWORD PTR [rdx+0x84]
+    jne 2
+1:
     mov rdi,rdx
     call <doorbell::bnxt::ring::completion::CompletionRing<R>::tell>
-1:
+2:
     mov DWORD PTR [rbx],0x4
     mov QWORD PTR [rbx+0x8],r15
     mov DWORD PTR [rbx+0x10],r14d
-    jmp 10
-2:
-    or r9b,0x2
-    cmp r8b,r9b
-    jne 3
+    jmp 13
+3:
+    lea r8d,[rdi+0x2]
+    cmp cl,r8b
+    jne 4
     mov r14,QWORD PTR [rax]
     mov r8d,DWORD PTR [rax+0x1c]
     movzx edi,WORD PTR [rax+0x1a]
-    mov r15d,DWORD PTR [rdx+0x10]
+    mov r15d,DWORD PTR [rdx+0x20]
     and r15d,DWORD PTR [rax+0x8]
     movzx r9d,BYTE PTR [rax+0x19]
-    mov rax,QWORD PTR [rdx+0x8]
+    mov rax,QWORD PTR [rdx+0x18]
     mov rax,QWORD PTR [rax+r15*8]
     test rax,rax
-    je 4
+    je 5
     mov ecx,DWORD PTR [rax+0x28]
     test r9b,r9b
-    jne 4
+    jne 5
     xor r8d,ecx
     and r8d,DWORD PTR [rax+0x20]
     and r8d,0xfffff
-    jne 4
+    jne 5
     mov r8d,DWORD PTR [rax+0x24]
     cmp r8d,ecx
-    je 4
-    mov r12,r14
-    shr r12,0x20
+    je 5
     test dil,0xe
-    je 7
+    je 9
     mov ebp,0x3
     test dil,0x8
-    jne 8
+    jne 10
     and edi,0x2
     xor ebp,ebp
     cmp di,0x1
     adc ebp,0x1
-    jmp 8
-3:
-    test edi,ecx
-    sete al
-    xor r8b,al
-    test r8b,0x1
-    je 5
-    mov rax,QWORD PTR [rdx+0x18]
+    jmp 10
+4:
+    xor cl,dil
+    test cl,0x1
+    je 6
+    mov rax,QWORD PTR [rdx+0x28]
     movzx eax,BYTE PTR [rax+0x20]
     test al,al
-    jne 5
+    jne 6
     mov DWORD PTR [rbx],0x8
-    jmp 6
-4:
-    mov DWORD PTR [rbx],0x8
+    jmp 7
 5:
+    mov DWORD PTR [rbx],0x8
+6:
     mov rdi,rbx
     mov r14,rsi
     mov rsi,rdx
@@ -123,42 +114,57 @@
     mov rsi,r14
     mov rdx,r15
     cmp DWORD PTR [rbx],0x8
-    jne 10
-6:
+    jne 13
+7:
     movzx eax,BYTE PTR [rsi+0x2c]
     test al,al
-    je 10
+    je 13
     mov rdi,rsi
     mov rsi,rdx
     call <doorbell::ring::committed::Committed<T>::reclaim>
-    jmp 10
-7:
-    xor ebp,ebp
+    jmp 13
 8:
+    mov rcx,QWORD PTR [rdx+0x10]
+    mov QWORD PTR [rdx],rcx
+    xor BYTE PTR [rdx+0x94],0x1
+    cmp eax,DWORD PTR [rdx+0x84]
+    je 1
+    jmp 2
+9:
+    xor ebp,ebp
+10:
+    mov r12,r14
+    shr r12,0x20
     lea esi,[rcx+0x1]
     and ecx,DWORD PTR [rax+0x20]
     mov rdi,QWORD PTR [rax+0x18]
     shl rcx,0x4
     mov r13,QWORD PTR [rdi+rcx*1]
     mov DWORD PTR [rax+0x28],esi
-    mov eax,DWORD PTR [rdx+0x70]
-    mov ecx,DWORD PTR [rdx+0x74]
-    inc ecx
-    mov DWORD PTR [rdx+0x74],ecx
-    sub ecx,DWORD PTR [rdx+0x78]
-    shr eax,1
-    cmp ecx,eax
-    jbe 9
+    mov eax,DWORD PTR [rdx+0x80]
+    inc eax
+    mov DWORD PTR [rdx+0x80],eax
+    mov rcx,QWORD PTR [rdx]
+    add rcx,0x20
+    mov QWORD PTR [rdx],rcx
+    cmp rcx,QWORD PTR [rdx+0x8]
+    jne 11
+    mov rcx,QWORD PTR [rdx+0x10]
+    mov QWORD PTR [rdx],rcx
+    xor BYTE PTR [rdx+0x94],0x1
+11:
+    cmp eax,DWORD PTR [rdx+0x84]
+    jne 12
     mov rdi,rdx
     call <doorbell::bnxt::ring::completion::CompletionRing<R>::tell>
-9:
+12:
     mov DWORD PTR [rbx],ebp
     mov DWORD PTR [rbx+0x4],r12d
     mov QWORD PTR [rbx+0x8],r13
     mov DWORD PTR [rbx+0x10],r15d
     mov DWORD PTR [rbx+0x14],r14d
     mov BYTE PTR [rbx+0x18],0x0
-10:
+13:
     mov rax,rbx
     add rsp,0x8
     pop rbx

@@ -37,13 +37,19 @@ pub struct CompletionParts<R> {
 
 /// A completion ring. One thread at a time polls it.
 pub struct CompletionRing<R> {
-    slots: NonNull<CompletionSlot>,
-    /// The number of slots, less one.
-    mask: u32,
+    /// The slot that the next completion comes in.
+    next: NonNull<CompletionSlot>,
+    /// The slot after the last.
+    end: NonNull<CompletionSlot>,
+    /// The toggle of the next completion: true in the first pass over the ring.
+    pass: bool,
     /// Completions consumed, modulo 2^32.
     consumer: u32,
-    /// Those that the NIC was told of.
-    told: u32,
+    /// When so many are, the NIC is told.
+    tell_at: u32,
+    first: NonNull<CompletionSlot>,
+    /// The number of slots, less one.
+    mask: u32,
     places: Places<InFlight>,
     failures: NonNull<Failures>,
     toggle: NonNull<LastToggle>,
@@ -81,10 +87,14 @@ impl<R: Register> CompletionRing<R> {
     /// this ring was then seen [empty](Completions::is_empty) or is gone (SAFETY.md, Q1).
     pub unsafe fn new(parts: CompletionParts<R>) -> Self {
         CompletionRing {
-            slots: parts.slots,
-            mask: parts.len - 1,
+            next: parts.slots,
+            // SAFETY: Q1: the ring has that many slots.
+            end: unsafe { parts.slots.add(parts.len as usize) },
+            pass: true,
             consumer: 0,
-            told: 0,
+            tell_at: parts.len / 2,
+            first: parts.slots,
+            mask: parts.len - 1,
             // SAFETY: Q1: the table outlives this value.
             places: unsafe { parts.table.as_ref() }.places(),
             failures: parts.failures,
@@ -105,26 +115,14 @@ impl<R: Register> CompletionRing<R> {
         }
     }
 
-    #[inline(always)]
-    fn slot(&self) -> NonNull<CompletionSlot> {
-        // SAFETY: Q1: the masked index is below the number of slots.
-        unsafe { self.slots.add((self.consumer & self.mask) as usize) }
-    }
-
-    /// The toggle of the next completion: 1 in the first pass over the ring.
-    #[inline(always)]
-    fn toggle(&self) -> bool {
-        self.consumer & (self.mask + 1) == 0
-    }
-
     /// The next completion, if one has come. Frees the entries of what completed.
     ///
     /// Completions of queue pairs that are gone are passed over.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
         // SAFETY: Q1: the slot is in the ring, which outlives this value.
-        let slot = unsafe { self.slot().as_ref() };
-        let (kind, toggle) = (slot.kind(), self.toggle());
+        let slot = unsafe { self.next.as_ref() };
+        let (kind, toggle) = (slot.kind(), self.pass);
         if self.rest.in_flight.is_null() {
             if kind == KindToggle::of(Kind::Request, toggle) {
                 sync::fence_after_owner();
@@ -224,9 +222,9 @@ impl<R: Register> CompletionRing<R> {
                 continue;
             }
             // SAFETY: Q1: the slot is in the ring, which outlives this value.
-            let slot = unsafe { self.slot().as_ref() };
+            let slot = unsafe { self.next.as_ref() };
             let kind = slot.kind();
-            if kind.toggle() != self.toggle() {
+            if kind.toggle() != self.pass {
                 return self.flush();
             }
             sync::fence_after_owner();
@@ -394,7 +392,13 @@ impl<R: Register> CompletionRing<R> {
     #[inline(always)]
     fn consume(&mut self) {
         self.consumer = self.consumer.wrapping_add(1);
-        if self.consumer.wrapping_sub(self.told) > self.mask >> 1 {
+        // SAFETY: Q1: the slot after one of the ring is in the ring, or its end.
+        self.next = unsafe { self.next.add(1) };
+        if self.next == self.end {
+            self.next = self.first;
+            self.pass = !self.pass;
+        }
+        if self.consumer == self.tell_at {
             self.tell();
         }
     }
@@ -430,7 +434,8 @@ impl<R: Register> CompletionRing<R> {
     /// Stores a doorbell that says how far the ring was consumed.
     #[inline]
     fn store(&mut self, word: u64) {
-        self.told = self.consumer;
+        // Half of the ring may be consumed until the NIC has to know.
+        self.tell_at = self.consumer.wrapping_add(self.mask / 2 + 1);
         // The slots were read before: a NIC writes them again after it saw the register.
         Uncached::before_store();
         // SAFETY: R1: the register was made with 8 bytes.
@@ -440,8 +445,8 @@ impl<R: Register> CompletionRing<R> {
 
     fn no_completion_waits(&self) -> bool {
         // SAFETY: Q1: the slot is in the ring, which outlives this value.
-        let kind = unsafe { self.slot().as_ref() }.kind();
-        kind.toggle() != self.toggle()
+        let kind = unsafe { self.next.as_ref() }.kind();
+        kind.toggle() != self.pass
     }
 }
 
