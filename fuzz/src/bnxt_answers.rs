@@ -88,7 +88,7 @@ impl World {
             4 | 5 => self.post(input),
             6 => self.poll(),
             7 => {
-                if let Some(queue) = pick(&mut self.queues, input) {
+                if let Some(queue) = input.pick(&mut self.queues) {
                     queue.wait(Duration::from_secs(input.byte().into()));
                 }
             }
@@ -105,12 +105,12 @@ impl World {
         let (sends, receives) =
             (number(input, self.nic.max_sends()), number(input, self.nic.max_receives()));
         let (pieces, depth, with) = (input.byte().into(), input.byte(), input.byte());
-        let Some(queue) = pick(&mut self.queues, input) else { return };
+        let Some(queue) = input.pick(&mut self.queues) else { return };
         let builder = self.nic.queue_pair(queue).sends(sends).receives(receives);
         let builder = builder.receive_pieces(pieces);
         let builder = if with & 1 != 0 { builder.read_depth(depth) } else { builder };
         let builder = if with & 2 != 0 { builder.overcommit() } else { builder };
-        let builder = match pick(&mut self.queues, input) {
+        let builder = match input.pick(&mut self.queues) {
             Some(queue) if with & 4 != 0 => builder.receive_completions(queue),
             _ => builder,
         };
@@ -121,7 +121,7 @@ impl World {
     fn connect(&mut self, input: &Input) {
         let rights = PeerRights::WRITE | PeerRights::READ | PeerRights::ATOMIC;
         let connection = Connection { retries: 1, rnr_retries: 1, ..Connection::new() };
-        let Some(pair) = take(&mut self.pairs, input) else { return };
+        let Some(pair) = input.take(&mut self.pairs) else { return };
         self.pairs.push(match pair {
             Pair::Reset(pair) => {
                 let endpoint = pair.endpoint();
@@ -135,8 +135,8 @@ impl World {
     }
 
     fn post(&mut self, input: &Input) {
-        let Some(region) = pick(&mut self.regions, input) else { return };
-        let Some(Pair::Works(pair)) = pick(&mut self.pairs, input) else { return };
+        let Some(region) = input.pick(&mut self.regions) else { return };
+        let Some(Pair::Works(pair)) = input.pick(&mut self.pairs) else { return };
         let (start, len) = (usize::from(input.half()), usize::from(input.half()));
         let slice = match region.slice(start..start + len) {
             Ok(slice) => slice,
@@ -174,7 +174,7 @@ impl World {
 
     /// Takes a queue pair down, or resets one that was.
     fn fail(&mut self, input: &Input) {
-        let Some(pair) = take(&mut self.pairs, input) else { return };
+        let Some(pair) = input.take(&mut self.pairs) else { return };
         self.pairs.push(match pair {
             Pair::Reset(pair) => Pair::Reset(pair),
             Pair::Works(pair) => match kept(pair.fail()) {
@@ -197,7 +197,7 @@ impl World {
     fn destroy(&mut self, input: &Input) {
         match input.byte() % 3 {
             0 => {
-                let Some(pair) = take(&mut self.pairs, input) else { return };
+                let Some(pair) = input.take(&mut self.pairs) else { return };
                 self.pairs.extend(match pair {
                     Pair::Reset(pair) => kept(pair.destroy()).err().map(Pair::Reset),
                     Pair::Works(pair) => kept(pair.destroy()).err().map(Pair::Works),
@@ -205,11 +205,11 @@ impl World {
                 });
             }
             1 => {
-                let queue = take(&mut self.queues, input);
+                let queue = input.take(&mut self.queues);
                 self.queues.extend(queue.and_then(|queue| kept(queue.destroy()).err()));
             }
             _ => {
-                let region = take(&mut self.regions, input);
+                let region = input.take(&mut self.regions);
                 self.regions.extend(region.and_then(|region| kept(region.deregister()).err()));
             }
         }
@@ -239,13 +239,4 @@ fn number(input: &Input, most: u32) -> u32 {
         252 => input.word(),
         small => u32::from(small),
     }
-}
-
-fn pick<'a, T>(list: &'a mut [T], input: &Input) -> Option<&'a mut T> {
-    let count = list.len();
-    if count == 0 { None } else { list.get_mut(input.below(count)) }
-}
-
-fn take<T>(list: &mut Vec<T>, input: &Input) -> Option<T> {
-    if list.is_empty() { None } else { Some(list.swap_remove(input.below(list.len()))) }
 }

@@ -65,6 +65,17 @@ impl Input {
         usize::from(self.byte()) % count.max(1)
     }
 
+    /// One of `list`, unless it is empty.
+    pub fn pick<'a, T>(&self, list: &'a mut [T]) -> Option<&'a mut T> {
+        let count = list.len();
+        if count == 0 { None } else { list.get_mut(self.below(count)) }
+    }
+
+    /// Takes one out of `list`, unless it is empty.
+    pub fn take<T>(&self, list: &mut Vec<T>) -> Option<T> {
+        if list.is_empty() { None } else { Some(list.swap_remove(self.below(list.len()))) }
+    }
+
     /// Whether the lowest bit of a byte is set.
     pub fn flag(&self) -> bool {
         self.byte() & 1 == 1

@@ -98,7 +98,7 @@ impl World {
                 self.polled.extend(checked(self.nic.completion_queue(entries)));
             }
             1 => {
-                if let Some(channel) = pick(&mut self.channels, input) {
+                if let Some(channel) = input.pick(&mut self.channels) {
                     let made = self.nic.completion_queue_with_events(16, channel);
                     self.notified.extend(checked(made));
                 }
@@ -117,7 +117,7 @@ impl World {
             11 => fail(&mut self.combining, input),
             12 => self.destroy(input),
             13 => {
-                if let Some(region) = take(&mut self.regions, input)
+                if let Some(region) = input.take(&mut self.regions)
                     && let Err(region) = kept(region.deregister())
                 {
                     self.regions.push(region);
@@ -142,11 +142,11 @@ impl World {
             let builder = if with & 2 != 0 { builder.read_depth(depth) } else { builder };
             if with & 4 != 0 { builder.overcommit() } else { builder }
         };
-        let builder = match (with & 8 != 0, pick(&mut self.polled, input)) {
+        let builder = match (with & 8 != 0, input.pick(&mut self.polled)) {
             (false, Some(queue)) => self.nic.queue_pair(queue),
             (_, other) => {
                 let other = other.map(|queue| &*queue);
-                let Some(queue) = pick(&mut self.notified, input) else { return };
+                let Some(queue) = input.pick(&mut self.notified) else { return };
                 let builder = self.nic.queue_pair(queue);
                 match other {
                     Some(other) => builder.receive_completions(other),
@@ -167,7 +167,7 @@ impl World {
         fn connect<C: Caching>(pairs: &mut Vec<Pair<C>>, input: &Input) {
             let rights = PeerRights::WRITE | PeerRights::READ | PeerRights::ATOMIC;
             let connection = Connection { retries: 1, rnr_retries: 1, ..Connection::new() };
-            let Some(pair) = take(pairs, input) else { return };
+            let Some(pair) = input.take(pairs) else { return };
             pairs.push(match pair {
                 Pair::Reset(pair) => {
                     let endpoint = pair.endpoint();
@@ -186,7 +186,7 @@ impl World {
     }
 
     fn post(&mut self, input: &Input) {
-        let Some(region) = pick(&mut self.regions, input) else { return };
+        let Some(region) = input.pick(&mut self.regions) else { return };
         let region = &*region;
         match input.flag() {
             false => post(&mut self.plain, region, input),
@@ -209,7 +209,7 @@ impl World {
     }
 
     fn wait(&mut self, input: &Input) {
-        if let Some(channel) = pick(&mut self.channels, input)
+        if let Some(channel) = input.pick(&mut self.channels)
             && let Some(events) = checked(channel.wait(Duration::ZERO))
         {
             assert!(events.len() <= EVENTS);
@@ -221,14 +221,14 @@ impl World {
             0 => destroy(&mut self.plain, input),
             1 => destroy(&mut self.combining, input),
             2 => {
-                if let Some(queue) = take(&mut self.polled, input)
+                if let Some(queue) = input.take(&mut self.polled)
                     && let Err(queue) = kept(queue.destroy())
                 {
                     self.polled.push(queue);
                 }
             }
             _ => {
-                if let Some(queue) = take(&mut self.notified, input)
+                if let Some(queue) = input.take(&mut self.notified)
                     && let Err(queue) = kept(queue.destroy())
                 {
                     self.notified.push(queue);
@@ -267,21 +267,12 @@ fn number(input: &Input, most: u32) -> u32 {
     }
 }
 
-fn pick<'a, T>(list: &'a mut [T], input: &Input) -> Option<&'a mut T> {
-    let count = list.len();
-    if count == 0 { None } else { list.get_mut(input.below(count)) }
-}
-
-fn take<T>(list: &mut Vec<T>, input: &Input) -> Option<T> {
-    if list.is_empty() { None } else { Some(list.swap_remove(input.below(list.len()))) }
-}
-
 fn post<C: Caching>(
     pairs: &mut [Pair<C>],
     region: &Region<access::RemoteAtomic, Meddler>,
     input: &Input,
 ) {
-    let Some(Pair::Works(pair)) = pick(pairs, input) else { return };
+    let Some(Pair::Works(pair)) = input.pick(pairs) else { return };
     let (start, len) = (usize::from(input.half()), usize::from(input.half()));
     let slice = match region.slice(start..start + len) {
         Ok(slice) => slice,
@@ -309,7 +300,7 @@ fn post<C: Caching>(
 
 /// Takes a queue pair down, or resets one that was.
 fn fail<C: Caching>(pairs: &mut Vec<Pair<C>>, input: &Input) {
-    let Some(pair) = take(pairs, input) else { return };
+    let Some(pair) = input.take(pairs) else { return };
     pairs.push(match pair {
         Pair::Reset(pair) => Pair::Reset(pair),
         Pair::Works(pair) => match kept(pair.fail()) {
@@ -330,7 +321,7 @@ fn fail<C: Caching>(pairs: &mut Vec<Pair<C>>, input: &Input) {
 }
 
 fn destroy<C: Caching>(pairs: &mut Vec<Pair<C>>, input: &Input) {
-    let Some(pair) = take(pairs, input) else { return };
+    let Some(pair) = input.take(pairs) else { return };
     pairs.extend(match pair {
         Pair::Reset(pair) => kept(pair.destroy()).err().map(Pair::Reset),
         Pair::Works(pair) => kept(pair.destroy()).err().map(Pair::Works),

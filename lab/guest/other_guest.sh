@@ -37,6 +37,10 @@ listeners() {
   rdma resource show cm_id 2>/dev/null | grep -c ' LISTEN '
 }
 
+can_ask_atomics() {
+  ! ibv_devinfo -v -d "$NIC" | grep -q ATOMIC_NONE
+}
+
 # both_ways NAME PROGRAM OPTION...: a program of rdma-core or perftest, with its client here, and with its server
 # here. The option for the identifier is -g of rdma-core's programs and -x of perftest's.
 both_ways() {
@@ -45,7 +49,11 @@ both_ways() {
   case $1 in ibv_*) letter=g ;; esac
   here="$* -d $NIC -$letter $GID"
   there="$PEER timeout $ACROSS_SECONDS $* -d $OTHER -$letter $OTHER_GID"
-  pair "$name-to-other" $ACROSS_SECONDS "$there" "$here 10.9.0.2"
+  if [[ $1 == ib_atomic_* ]] && ! can_ask_atomics; then
+    skip "$name-to-other" "bnxt_re offers atomics where the root port lets them pass, which QEMU's does not"
+  else
+    pair "$name-to-other" $ACROSS_SECONDS "$there" "$here 10.9.0.2"
+  fi
   pair "$name-from-other" $ACROSS_SECONDS "$here" "$there 10.9.0.1"
 }
 
