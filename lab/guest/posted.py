@@ -21,18 +21,7 @@ from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-try:
-    import pyverbs.enums as e
-except ModuleNotFoundError:
-    # Since rdma-core 56 or so the constants are members of enumerations.
-    import pyverbs.libibverbs_enums as enumerations
-
-    class e:
-        """All their members by name."""
-
-    for enumeration in vars(enumerations).values():
-        for name, value in getattr(enumeration, "__members__", {}).items():
-            setattr(e, name, value)
+from verbs import e
 
 REMOTE, RKEY = 0x0123456789ABCDE8, 0xA1B2C3D4
 VALUE = 0x91827364
