@@ -1,6 +1,7 @@
 //! Why a call of the control path failed.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 use doorbell_hal::Errno;
@@ -295,6 +296,24 @@ pub struct Refused<T> {
     pub object: T,
     /// Why the call was refused.
     pub error: Error,
+}
+
+/// Has `destroy` take back what `object` stands for, and gives it, if nobody else has it; otherwise, or
+/// if that fails, gives `object` back as it was.
+pub(crate) fn destroy_alone<T>(
+    object: Arc<T>,
+    destroy: impl FnOnce(&mut T) -> Result<(), Error>,
+) -> Result<T, Refused<Arc<T>>> {
+    match Arc::try_unwrap(object) {
+        Ok(mut object) => match destroy(&mut object) {
+            Ok(()) => Ok(object),
+            Err(error) => Err(Refused { object: Arc::new(object), error }),
+        },
+        Err(object) => {
+            let objects = Arc::strong_count(&object) - 1;
+            Err(Refused { object, error: Error::InUse { objects } })
+        }
+    }
 }
 
 impl<T> fmt::Debug for Refused<T> {

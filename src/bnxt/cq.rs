@@ -13,7 +13,7 @@ use super::ring::completion::CompletionParts;
 use super::ring::slot::CompletionSlot;
 use super::ring::{CompletionRing, LastToggle};
 use crate::completion::Completion;
-use crate::error::{Error, Refused};
+use crate::error::{Error, Refused, destroy_alone};
 use crate::event::{CompletionQueueId, Notified, Polled};
 use crate::ring::committed::Committed;
 use alloc::sync::Arc;
@@ -217,22 +217,14 @@ impl<F: PciFunction, N> CompletionQueue<F, N> {
     /// Destroys the queue. A refusal gives it back, as while queue pairs complete into it.
     pub fn destroy(self) -> Result<(), Refused<Self>> {
         let CompletionQueue { ring, shared, notified } = self;
-        match Arc::try_unwrap(shared) {
-            Ok(mut shared) => match shared.destroy() {
-                Ok(()) => {
-                    // The ring's register is of the context that `shared` holds.
-                    drop(ring);
-                    drop(shared);
-                    Ok(())
-                }
-                Err(error) => {
-                    let shared = Arc::new(shared);
-                    Err(Refused { object: CompletionQueue { ring, shared, notified }, error })
-                }
-            },
-            Err(shared) => {
-                let objects = Arc::strong_count(&shared) - 1;
-                let error = Error::InUse { objects };
+        match destroy_alone(shared, CompletionShared::destroy) {
+            Ok(shared) => {
+                // The ring's register is of the context that `shared` holds.
+                drop(ring);
+                drop(shared);
+                Ok(())
+            }
+            Err(Refused { object: shared, error }) => {
                 Err(Refused { object: CompletionQueue { ring, shared, notified }, error })
             }
         }

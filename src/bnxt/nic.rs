@@ -3,7 +3,7 @@
 use super::boot;
 use super::context::{Context, MTU};
 use crate::endpoint::{LinkLayer, Mtu};
-use crate::error::{Error, Refused};
+use crate::error::{Error, Refused, destroy_alone};
 use crate::wr::MAX_MESSAGE;
 use alloc::sync::Arc;
 use core::fmt;
@@ -128,14 +128,11 @@ impl<F: PciFunction> Nic<F> {
     ///
     /// Fails, and gives the NIC back, while objects of it, or other handles on it, exist.
     pub fn close(self) -> Result<(), Refused<Self>> {
-        match Arc::try_unwrap(self.context) {
-            Ok(context) => {
-                drop(context);
-                Ok(())
-            }
-            Err(context) => {
-                let objects = Arc::strong_count(&context) - 1;
-                Err(Refused { object: Nic { context }, error: Error::InUse { objects } })
+        // Dropping the context is what closes it.
+        match destroy_alone(self.context, |_| Ok(())) {
+            Ok(_) => Ok(()),
+            Err(Refused { object: context, error }) => {
+                Err(Refused { object: Nic { context }, error })
             }
         }
     }

@@ -17,7 +17,7 @@ use super::memory::PageTable;
 use super::ring::InFlight;
 use crate::completion::QueuePairIndex;
 use crate::endpoint::{Endpoint, LinkLayer};
-use crate::error::{Error, Refused};
+use crate::error::{Error, Refused, destroy_alone};
 use crate::ring::committed;
 use crate::state::{CanReceive, Errored, Reset, Rts, State};
 use alloc::sync::Arc;
@@ -175,12 +175,9 @@ impl<S: State, F: PciFunction> QueuePair<S, F> {
         let ReceiveQueue { ring: receive_ring, pair: other } = receive;
         drop(other);
         // Both queues are here, so nobody else has the pair.
-        let (pair, error) = match Arc::try_unwrap(pair) {
-            Ok(mut pair) => match pair.destroy() {
-                Ok(()) => return Ok(()),
-                Err(error) => (Arc::new(pair), error),
-            },
-            Err(pair) => (pair, Error::InUse { objects: 1 }),
+        let Refused { object: pair, error } = match destroy_alone(pair, Pair::destroy) {
+            Ok(_) => return Ok(()),
+            Err(refused) => refused,
         };
         let receive = ReceiveQueue { ring: receive_ring, pair: pair.clone() };
         let send = SendQueue { ring: send_ring, pair, packet_sequence, peer };

@@ -12,7 +12,7 @@ use super::call::Call;
 use super::context::{Context, DeviceLimits, Port, UarPage};
 use super::ring::entry::LEAST_SLOTS;
 use crate::endpoint::{LinkLayer, Mtu};
-use crate::error::{Error, Refused};
+use crate::error::{Error, Refused, destroy_alone};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -118,14 +118,10 @@ impl<V: Uverbs> Nic<V> {
     ///
     /// Fails, and gives the NIC back, while objects of it, or other handles on it, exist.
     pub fn close(self) -> Result<(), Refused<Self>> {
-        match Arc::try_unwrap(self.context) {
-            Ok(context) => {
-                drop(context);
-                Ok(())
-            }
-            Err(context) => {
-                let objects = Arc::strong_count(&context) - 1;
-                let error = Error::InUse { objects };
+        // Dropping the context is what closes it.
+        match destroy_alone(self.context, |_| Ok(())) {
+            Ok(_) => Ok(()),
+            Err(Refused { object: context, error }) => {
                 Err(Refused { object: Nic { context }, error })
             }
         }

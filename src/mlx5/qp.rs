@@ -17,7 +17,7 @@ use super::cq::CompletionShared;
 use super::ring::{InFlight, committed};
 use crate::completion::QueuePairIndex;
 use crate::endpoint::Endpoint;
-use crate::error::{Error, Refused};
+use crate::error::{Error, Refused, destroy_alone};
 use crate::state::{CanReceive, Errored, Reset, Rts, State};
 use alloc::sync::Arc;
 use core::fmt;
@@ -181,17 +181,14 @@ impl<S: State, V: Uverbs, C: Caching> QueuePair<S, V, C> {
         let ReceiveQueue { ring: receive_ring, pair: other } = receive;
         drop(other);
         // Both queues are here, so nobody else has the pair.
-        let (pair, error) = match Arc::try_unwrap(pair) {
-            Ok(mut pair) => match pair.destroy() {
-                Ok(()) => {
-                    // The ring's register holds the file open, `pair` what must outlive that.
-                    drop(send_ring);
-                    drop(pair);
-                    return Ok(());
-                }
-                Err(error) => (Arc::new(pair), error),
-            },
-            Err(pair) => (pair, Error::InUse { objects: 1 }),
+        let Refused { object: pair, error } = match destroy_alone(pair, Pair::destroy) {
+            Ok(pair) => {
+                // The ring's register holds the file open, `pair` what must outlive that.
+                drop(send_ring);
+                drop(pair);
+                return Ok(());
+            }
+            Err(refused) => refused,
         };
         let receive = ReceiveQueue { ring: receive_ring, pair: pair.clone() };
         let send = SendQueue { ring: send_ring, pair, packet_sequence, peer };
