@@ -21,6 +21,7 @@ mod detach;
 mod devices;
 mod failure;
 mod family;
+mod job;
 mod model;
 mod nics;
 mod perf;

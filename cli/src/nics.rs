@@ -34,8 +34,10 @@ pub fn open_emulated(path: &Path) -> Result<bnxt::Nic<EmulatedFunction>, Failure
     Ok(bnxt::Nic::open(function)?)
 }
 
-/// Why some options are not for a BCM57608.
-pub const NETXTREME_IS_POLLED: &str = "a BCM57608 is polled, and its doorbells are plain stores";
+/// Why a virtual NIC has no partner in another process.
+pub fn in_one_process(device: &str) -> Failure {
+    Failure::Usage(format!("{device} is in one process: no --listen, no --connect"))
+}
 
 /// Opens a virtual BCM57608, which runs in this process for as long as it is open.
 pub fn open_virtual_netxtreme() -> Result<bnxt::Nic<VirtualNetxtreme>, Failure> {

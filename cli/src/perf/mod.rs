@@ -15,10 +15,11 @@ mod plot;
 mod report;
 mod stream;
 
-use crate::arguments::{Doorbell, PerfOptions, What};
-use crate::completions::{Completions, Patience, Polling, Sleeping};
+use crate::arguments::{PerfOptions, What};
+use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
-use crate::family::{Connectx, Facts, Family, Netxtreme};
+use crate::family::{Facts, Family};
+use crate::job::{Job, on_connectx, on_netxtreme};
 use crate::nics;
 use crate::pingpong::apart::Side;
 use crate::pingpong::conversation::Conversation;
@@ -27,13 +28,10 @@ use crate::pingpong::rounds::{Match, Measured, Plan};
 use crate::pingpong::verify::Verifier;
 use crate::pingpong::{Players, interruption, partner};
 use apart::Asked;
+use doorbell::bnxt;
 use doorbell::connection::Connection;
 use doorbell::endpoint::Mtu;
-use doorbell::{bnxt, mlx5};
 use doorbell_hal::linux::Machine;
-use doorbell_hal::mmio::{Uncached, WriteCombining};
-use doorbell_hal::pci::PciFunction;
-use doorbell_hal::uverbs::Uverbs;
 use report::{Point, Report};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -78,85 +76,61 @@ struct ToRun<'a> {
 /// Opens the NIC.
 fn on_device(run: ToRun<'_>, out: &mut impl Write) -> Result<Option<Report>, Failure> {
     let (machine, options) = (Machine::this(), run.options);
+    let PerfOptions { doorbell, events, .. } = *options;
     match (options.device.as_str(), &run.partner) {
-        (nics::VIRTUAL, None) => on_connectx(&nics::open_virtual()?, run, out),
+        (nics::VIRTUAL, None) => on_connectx(&nics::open_virtual()?, doorbell, events, run, out),
         (nics::VIRTUAL, Some((_, conversation))) => {
             let (ip, mtu) = (conversation.own_ip()?, options.mtu.map(Mtu::from));
             let (nic, counters, _shown) = nics::open_on_udp(ip, mtu, options.pcap.as_deref())?;
-            let ended = on_connectx(&nic, run, out);
+            let ended = on_connectx(&nic, doorbell, events, run, out);
             drop(nic);
             if !options.json {
                 writeln!(out, "{}", counters.read())?;
             }
             ended
         }
-        (nics::VIRTUAL_NETXTREME, None) => on_netxtreme(&nics::open_virtual_netxtreme()?, run, out),
-        (nics::VIRTUAL_NETXTREME, Some(_)) => {
-            let text = format!("{} is in one process: no --listen, no --connect", options.device);
-            Err(Failure::Usage(text))
+        (nics::VIRTUAL_NETXTREME, None) => {
+            on_netxtreme(&nics::open_virtual_netxtreme()?, doorbell, events, run, out)
         }
+        (nics::VIRTUAL_NETXTREME, Some(_)) => Err(nics::in_one_process(&options.device)),
         (name, _) => match bnxt::index(name) {
-            Some(index) => on_netxtreme(&bnxt::open(&machine, index)?, run, out),
-            None => on_connectx(&nics::open_real(&machine, name)?, run, out),
+            Some(index) => on_netxtreme(&bnxt::open(&machine, index)?, doorbell, events, run, out),
+            None => on_connectx(&nics::open_real(&machine, name)?, doorbell, events, run, out),
         },
     }
 }
 
-/// Chooses the types that the options stand for, on a ConnectX.
-fn on_connectx<V: Uverbs>(
-    nic: &mlx5::Nic<V>,
-    run: ToRun<'_>,
-    out: &mut impl Write,
-) -> Result<Option<Report>, Failure> {
-    type Plain<V> = Connectx<V, Uncached>;
-    type Combining<V> = Connectx<V, WriteCombining>;
-    match (run.options.doorbell, run.options.events) {
-        (Doorbell::Uncached, false) => measure::<Plain<V>, Polling<Plain<V>>>(nic, run, out),
-        (Doorbell::Uncached, true) => measure::<Plain<V>, Sleeping<V>>(nic, run, out),
-        (Doorbell::BlueFlame, false) => {
-            measure::<Combining<V>, Polling<Combining<V>>>(nic, run, out)
-        }
-        (Doorbell::BlueFlame, true) => measure::<Combining<V>, Sleeping<V>>(nic, run, out),
-    }
-}
+impl Job for ToRun<'_> {
+    /// None of who answers another process.
+    type Outcome = Option<Report>;
 
-/// The same on a BCM57608.
-fn on_netxtreme<P: PciFunction>(
-    nic: &bnxt::Nic<P>,
-    run: ToRun<'_>,
-    out: &mut impl Write,
-) -> Result<Option<Report>, Failure> {
-    if run.options.events || run.options.doorbell != Doorbell::Uncached {
-        return Err(Failure::Usage(nics::NETXTREME_IS_POLLED.into()));
-    }
-    measure::<Netxtreme<P>, Polling<Netxtreme<P>>>(nic, run, out)
-}
-
-fn measure<F: Family, W: Completions<F>>(
-    nic: &F::Nic,
-    run: ToRun<'_>,
-    out: &mut impl Write,
-) -> Result<Option<Report>, Failure> {
-    let ToRun { is_virtual, options, patience, partner } = run;
-    let sizes = options.message_sizes();
-    let longest = sizes.iter().copied().max().unwrap_or(0);
-    if longest > nic.max_message() {
-        let (device, size, most) = (nic.name().into(), longest.into(), nic.max_message().into());
-        return Err(Failure::TooLong { device, size, most });
-    }
-    let max_mtu = options.mtu.map(Mtu::from);
-    let connection = Connection { max_mtu, ..Connection::new() };
-    let partner = match partner {
-        Some((Side::Second, conversation)) => {
-            let longest = longest.max(LONGEST_ANSWERED);
-            apart::answer::<F, W>(nic, longest, &connection, &patience, conversation, out)?;
-            return Ok(None);
+    fn run<F: Family, W: Completions<F>>(
+        self,
+        nic: &F::Nic,
+        out: &mut impl Write,
+    ) -> Result<Option<Report>, Failure> {
+        let ToRun { is_virtual, options, patience, partner } = self;
+        let sizes = options.message_sizes();
+        let longest = sizes.iter().copied().max().unwrap_or(0);
+        if longest > nic.max_message() {
+            let (device, size, most) =
+                (nic.name().into(), longest.into(), nic.max_message().into());
+            return Err(Failure::TooLong { device, size, most });
         }
-        Some((Side::First, conversation)) => Some(conversation),
-        None => None,
-    };
-    let run = Run::<F> { nic, sizes, longest, options, connection, patience, is_virtual };
-    run.measure::<W>(partner, out).map(Some)
+        let max_mtu = options.mtu.map(Mtu::from);
+        let connection = Connection { max_mtu, ..Connection::new() };
+        let partner = match partner {
+            Some((Side::Second, conversation)) => {
+                let longest = longest.max(LONGEST_ANSWERED);
+                apart::answer::<F, W>(nic, longest, &connection, &patience, conversation, out)?;
+                return Ok(None);
+            }
+            Some((Side::First, conversation)) => Some(conversation),
+            None => None,
+        };
+        let run = Run::<F> { nic, sizes, longest, options, connection, patience, is_virtual };
+        run.measure::<W>(partner, out).map(Some)
+    }
 }
 
 /// How often a process that has nothing to do looks whether it does.

@@ -22,21 +22,18 @@ pub mod report;
 pub mod rounds;
 pub mod verify;
 
-use crate::arguments::{Doorbell, Fabric, Op, PingpongOptions, Stranger};
-use crate::completions::{Completions, Patience, Polling, Sleeping};
+use crate::arguments::{Fabric, Op, PingpongOptions, Stranger};
+use crate::completions::{Completions, Patience};
 use crate::failure::Failure;
-use crate::family::{Connectx, Facts, Family, Netxtreme};
+use crate::family::{Facts, Family};
+use crate::job::{Job, on_connectx, on_netxtreme};
 use crate::{nics, units};
 use apart::{Apart, Side};
 use conversation::{Ask, Conversation};
 use doorbell::bnxt;
 use doorbell::connection::Connection;
 use doorbell::endpoint::Mtu;
-use doorbell::mlx5;
 use doorbell_hal::linux::Machine;
-use doorbell_hal::mmio::{Uncached, WriteCombining};
-use doorbell_hal::pci::PciFunction;
-use doorbell_hal::uverbs::Uverbs;
 use doorbell_model::connectx::Network;
 use exchange::Exchange;
 use progress::Progress;
@@ -88,33 +85,35 @@ pub fn run(options: &PingpongOptions) -> Result<(), Failure> {
         return with_stranger(options, &patience, &mut out);
     }
     let partner = partner(&options.listen, &options.connect, &patience, &mut out)?;
+    // This machine's, as the partner sees it.
+    let own_ip = partner.as_ref().map(|(_, conversation)| conversation.own_ip());
+    let PingpongOptions { doorbell, events, .. } = *options;
+    let job = |is_virtual| ToPlay { is_virtual, options, patience, partner };
     if options.device == nics::VIRTUAL_NETXTREME {
-        let Some(_) = &partner else {
-            let nic = nics::open_virtual_netxtreme()?;
-            return on_netxtreme(&nic, true, options, patience, None, &mut out);
-        };
-        let text = format!("{} is in one process: no --listen, no --connect", options.device);
-        return Err(Failure::Usage(text));
+        if own_ip.is_some() {
+            return Err(nics::in_one_process(&options.device));
+        }
+        let nic = nics::open_virtual_netxtreme()?;
+        return on_netxtreme(&nic, doorbell, events, job(true), &mut out);
     }
     if let Some(path) = options.device.strip_prefix(nics::VFIO_USER) {
         let nic = nics::open_emulated(Path::new(path))?;
-        return on_netxtreme(&nic, true, options, patience, partner, &mut out);
+        return on_netxtreme(&nic, doorbell, events, job(true), &mut out);
     }
     if let Some(index) = bnxt::index(&options.device) {
         let nic = bnxt::open(&Machine::this(), index)?;
-        return on_netxtreme(&nic, false, options, patience, partner, &mut out);
+        return on_netxtreme(&nic, doorbell, events, job(false), &mut out);
     }
     if !is_virtual {
         let nic = nics::open_real(&Machine::this(), &options.device)?;
-        return on_connectx(&nic, false, options, patience, partner, &mut out);
+        return on_connectx(&nic, doorbell, events, job(false), &mut out);
     }
-    let Some((_, conversation)) = &partner else {
-        return on_connectx(&nics::open_virtual()?, true, options, patience, None, &mut out);
+    let Some(own_ip) = own_ip else {
+        return on_connectx(&nics::open_virtual()?, doorbell, events, job(true), &mut out);
     };
-    let own_ip = conversation.own_ip()?;
     let (nic, counters, _shown) =
-        nics::open_on_udp(own_ip, options.mtu.map(Mtu::from), options.pcap.as_deref())?;
-    let ended = on_connectx(&nic, true, options, patience, partner, &mut out);
+        nics::open_on_udp(own_ip?, options.mtu.map(Mtu::from), options.pcap.as_deref())?;
+    let ended = on_connectx(&nic, doorbell, events, job(true), &mut out);
     drop(nic);
     if !options.json {
         writeln!(out, "{}", counters.read())?;
@@ -132,150 +131,106 @@ fn with_stranger(
         let text = "--with needs a NIC that reaches the other program's: --device, or --fabric";
         Err(Failure::Usage(text.into()))
     };
+    let PingpongOptions { doorbell, events, .. } = *options;
+    let job = |peer_mac| ToPlayWithStranger { options, peer_mac, patience };
     match (options.device.as_str(), &options.fabric) {
         (nics::VIRTUAL, Some(Fabric::Local(directory))) => {
             let (nic, network) = nics::open_on_local(directory)?;
-            let ended = with_stranger_on(&nic, options, patience, out);
+            let ended = on_connectx(&nic, doorbell, events, job(None), out);
             // What was received is acknowledged before the NIC goes.
             network.say_goodbye(Network::GOODBYE);
             ended
         }
         (nics::VIRTUAL, Some(Fabric::Udp(address, mtu))) => {
             let (nic, ..) = nics::open_on_udp(*address, mtu.map(Mtu::from), None)?;
-            with_stranger_on(&nic, options, patience, out)
+            on_connectx(&nic, doorbell, events, job(None), out)
         }
         (nics::VIRTUAL_NETXTREME, Some(Fabric::Udp(address, mtu))) => {
             let nic = nics::open_netxtreme_on_udp(*address)?;
             // IP finds the way, so that any Ethernet address will do.
-            let peer_mac = Some(nic.mac());
+            let mac = Some(nic.mac());
             // Packets fit Ethernet's 1500 bytes unless somebody says that they may be longer.
             let options = &PingpongOptions { mtu: options.mtu.or(*mtu), ..options.clone() };
-            netxtreme_with_stranger(&nic, options, peer_mac, patience, out)
+            on_netxtreme(&nic, doorbell, events, ToPlayWithStranger { options, ..job(mac) }, out)
         }
         (nics::VIRTUAL | nics::VIRTUAL_NETXTREME, _) => unreachable(),
         (name, _) => {
             let Some(index) = bnxt::index(name) else {
                 let nic = nics::open_real(&Machine::this(), name)?;
-                return with_stranger_on(&nic, options, patience, out);
+                return on_connectx(&nic, doorbell, events, job(None), out);
             };
             if options.peer_mac.is_none() {
                 let text = "a BCM57608 needs --peer-mac: the other program does not say it";
                 return Err(Failure::Usage(text.into()));
             }
             let nic = bnxt::open(&Machine::this(), index)?;
-            netxtreme_with_stranger(&nic, options, options.peer_mac, patience, out)
+            on_netxtreme(&nic, doorbell, events, job(options.peer_mac), out)
         }
     }
 }
 
-fn netxtreme_with_stranger<P: PciFunction>(
-    nic: &bnxt::Nic<P>,
-    options: &PingpongOptions,
+/// To be done: play with a program that is not this one.
+struct ToPlayWithStranger<'a> {
+    options: &'a PingpongOptions,
     peer_mac: Option<[u8; 6]>,
-    patience: &Patience,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    refuse_what_is_not_polled(options)?;
-    type Polled<P> = Polling<Netxtreme<P>>;
-    rc_pingpong::play::<Netxtreme<P>, Polled<P>>(nic, options, peer_mac, patience, out)
+    patience: &'a Patience,
 }
 
-fn with_stranger_on<V: Uverbs>(
-    nic: &mlx5::Nic<V>,
-    options: &PingpongOptions,
-    patience: &Patience,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    use rc_pingpong::play;
-    type Plain<V> = Connectx<V, Uncached>;
-    type Combining<V> = Connectx<V, WriteCombining>;
-    match (options.doorbell, options.events) {
-        (Doorbell::Uncached, false) => {
-            play::<Plain<V>, Polling<Plain<V>>>(nic, options, None, patience, out)
-        }
-        (Doorbell::Uncached, true) => {
-            play::<Plain<V>, Sleeping<V>>(nic, options, None, patience, out)
-        }
-        (Doorbell::BlueFlame, false) => {
-            play::<Combining<V>, Polling<Combining<V>>>(nic, options, None, patience, out)
-        }
-        (Doorbell::BlueFlame, true) => {
-            play::<Combining<V>, Sleeping<V>>(nic, options, None, patience, out)
-        }
+impl Job for ToPlayWithStranger<'_> {
+    type Outcome = ();
+
+    fn run<F: Family, W: Completions<F>>(
+        self,
+        nic: &F::Nic,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let ToPlayWithStranger { options, peer_mac, patience } = self;
+        rc_pingpong::play::<F, W>(nic, options, peer_mac, patience, out)
     }
 }
 
-/// Chooses the types that the options stand for, on a ConnectX.
-fn on_connectx<V: Uverbs>(
-    nic: &mlx5::Nic<V>,
+/// To be done: play with an end of this process, or with a partner that has the other.
+struct ToPlay<'a> {
     is_virtual: bool,
-    options: &PingpongOptions,
+    options: &'a PingpongOptions,
     patience: Patience,
     partner: Option<(Side, Conversation)>,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    type Plain<V> = Connectx<V, Uncached>;
-    type Combining<V> = Connectx<V, WriteCombining>;
-    let run = (nic, is_virtual, options, patience, partner);
-    match (options.doorbell, options.events) {
-        (Doorbell::Uncached, false) => play::<Plain<V>, Polling<Plain<V>>>(run, out),
-        (Doorbell::Uncached, true) => play::<Plain<V>, Sleeping<V>>(run, out),
-        (Doorbell::BlueFlame, false) => play::<Combining<V>, Polling<Combining<V>>>(run, out),
-        (Doorbell::BlueFlame, true) => play::<Combining<V>, Sleeping<V>>(run, out),
-    }
 }
 
-/// The same on a BCM57608.
-fn on_netxtreme<P: PciFunction>(
-    nic: &bnxt::Nic<P>,
-    is_virtual: bool,
-    options: &PingpongOptions,
-    patience: Patience,
-    partner: Option<(Side, Conversation)>,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    refuse_what_is_not_polled(options)?;
-    let run = (nic, is_virtual, options, patience, partner);
-    play::<Netxtreme<P>, Polling<Netxtreme<P>>>(run, out)
-}
+impl Job for ToPlay<'_> {
+    type Outcome = ();
 
-fn refuse_what_is_not_polled(options: &PingpongOptions) -> Result<(), Failure> {
-    if options.events || options.doorbell != Doorbell::Uncached {
-        return Err(Failure::Usage(nics::NETXTREME_IS_POLLED.into()));
+    fn run<F: Family, W: Completions<F>>(
+        self,
+        nic: &F::Nic,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let ToPlay { is_virtual, options, patience, partner } = self;
+        let plans = plans(options);
+        let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
+        if longest > nic.max_message() {
+            let (device, size, most) =
+                (nic.name().into(), longest.into(), nic.max_message().into());
+            return Err(Failure::TooLong { device, size, most });
+        }
+        let max_mtu = options.mtu.map(Mtu::from);
+        let setup = Setup {
+            device: Device {
+                name: options.device.clone(),
+                is_virtual,
+                link_layer: report::link_layer(nic.link()),
+                gid: nic.gid().into(),
+            },
+            path_mtu: max_mtu.map_or(nic.mtu(), |mtu| mtu.min(nic.mtu())).bytes(),
+            doorbell: options.doorbell,
+            completions: if options.events { Waiting::Events } else { Waiting::Polled },
+            inline: options.inline,
+            seed: options.seed,
+        };
+        let connection = Connection { max_mtu, ..Connection::new() };
+        let json = options.json;
+        Run { nic, plans, longest, setup, connection, patience, partner, json }.play::<W>(out)
     }
-    Ok(())
-}
-
-/// A NIC, whether it is virtual, and what is to be done on it, for how long, and with whom.
-type ToRun<'a, N> = (&'a N, bool, &'a PingpongOptions, Patience, Option<(Side, Conversation)>);
-
-fn play<F: Family, W: Completions<F>>(
-    (nic, is_virtual, options, patience, partner): ToRun<'_, F::Nic>,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    let plans = plans(options);
-    let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
-    if longest > nic.max_message() {
-        let (device, size, most) = (nic.name().into(), longest.into(), nic.max_message().into());
-        return Err(Failure::TooLong { device, size, most });
-    }
-    let max_mtu = options.mtu.map(Mtu::from);
-    let setup = Setup {
-        device: Device {
-            name: options.device.clone(),
-            is_virtual,
-            link_layer: report::link_layer(nic.link()),
-            gid: nic.gid().into(),
-        },
-        path_mtu: max_mtu.map_or(nic.mtu(), |mtu| mtu.min(nic.mtu())).bytes(),
-        doorbell: options.doorbell,
-        completions: if options.events { Waiting::Events } else { Waiting::Polled },
-        inline: options.inline,
-        seed: options.seed,
-    };
-    let connection = Connection { max_mtu, ..Connection::new() };
-    let json = options.json;
-    Run { nic, plans, longest, setup, connection, patience, partner, json }.play::<W>(out)
 }
 
 /// Bytes that are moved each way when nobody says how often.
@@ -408,7 +363,6 @@ impl<F: Family> Run<'_, F> {
 }
 
 impl<F: Family, W: Completions<F>> Players<F, W> {
-    /// Measures `plan`. `after_round` is called between rounds.
     /// Waits until the other end, if it is of another process, has found everything right, too.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
@@ -417,6 +371,7 @@ impl<F: Family, W: Completions<F>> Players<F, W> {
         }
     }
 
+    /// Measures `plan`. `after_round` is called between rounds.
     pub fn measure_one(
         &mut self,
         plan: &Plan,
